@@ -17,13 +17,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.paths import RESULTS
 from benchmarks.tools import dumped_tools
 from mcp_optimizer.compression.brief import folded
-from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.compression.documentation import shorten
+from mcp_optimizer.compression.compress import SchemaNotes, compress
+from mcp_optimizer.compression.notes import first_sentence, lift_into, opening, restates
 from mcp_optimizer.compression.signature import Notes, signature
+from mcp_optimizer.compression.walk import Schema, carried
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -57,6 +60,37 @@ def first_hit(tool: McpTool, counter: TokenCounter) -> str:
     """The signature as a reply shows its best tool, for a request that mentions none of the optional parameters."""
     text = signature(tool)
     return folded(text, tool, ()) if counter.count_or_zero(text) > FOLDED else text
+
+
+def first_sentences(tool: McpTool) -> McpTool:
+    """The tool with every text cut to its first sentence, without notes that restate a name: what loses most rules."""
+    description, schema = lift_into(tool.description, tool.input_schema) or (tool.description, tool.input_schema)
+
+    def cut(node: Schema) -> Schema:
+        note = node.get("description")
+        node = {**node, "description": first_sentence(note)} if isinstance(note, str) else node
+        properties = properties_of(node)
+        return (
+            {**node, "properties": {name: said(name, one) for name, one in properties.items()}} if properties else node
+        )
+
+    def said(name: str, node: Any) -> Any:
+        note = node.get("description") if isinstance(node, dict) else None
+        is_idle = isinstance(note, str) and restates(note, name)
+        return {key: value for key, value in node.items() if key != "description"} if is_idle else node
+
+    return tool.model_copy(
+        update={"description": opening(description or "") or None, "input_schema": carried(schema, cut)}
+    )
+
+
+def as_text(tool: McpTool) -> str:
+    """A compressed tool as lines, one for each parameter, so that a rule can be looked for where it belongs."""
+    lines = (
+        f"{name}: {json.dumps(node, ensure_ascii=False)}" for name, node in properties_of(tool.input_schema).items()
+    )
+    shared = json.dumps(tool.input_schema.get("$defs", {}), ensure_ascii=False)
+    return "\n".join([tool.description or "", *lines, shared]).replace('\\"', '"')
 
 
 def rules() -> list[Rule]:
@@ -94,6 +128,41 @@ def report(rows: Mapping[str, Mapping[tuple[str, str], str]], tokens: Mapping[st
     return "\n".join([*lines, ""])
 
 
+def schema_report(tools: Sequence[tuple[str, McpTool]], counter: TokenCounter) -> str:
+    """Tokens against rules kept: the frontier of compressed schemas."""
+    found, count = rules(), counter.count_tokens
+    ruled = {(rule.server, rule.tool) for rule in found}
+    plain = [compress(tool, count) for _, tool in tools]
+    forms = {
+        "all documentation": [made.tool for made in plain],
+        "rules (sent)": [compress(tool, count, notes=SchemaNotes.RULES).tool for _, tool in tools],
+        "first sentences": [compress(first_sentences(tool), count).tool for _, tool in tools],
+        "no notes": [without_notes(made.tool) for made in plain],
+    }
+    baseline = sum(made.baseline_tokens for made in plain)
+    lines = [
+        "## In compressed schemas",
+        "",
+        'The same rules in the JSON Schemas of profiles and of `detail="schema"`: how many are kept, for how many',
+        "tokens.",
+        "",
+        "| documentation | rules kept | tokens of all tools | less than as sent |",
+        "|---|---:|---:|---:|",
+    ]
+    for label, made in forms.items():
+        texts = {(s, t.name): as_text(one) for (s, t), one in zip(tools, made, strict=True) if (s, t.name) in ruled}
+        total = sum(counter.count_many([one.model_dump_json() for one in made]))
+        lines.append(f"| {label} | {share(found, texts)} | {total:,} | {100 * (1 - total / baseline):.1f} % |")
+    return "\n".join([*lines, ""])
+
+
+def without_notes(tool: McpTool) -> McpTool:
+    def bare(node: Schema) -> Schema:
+        return {key: value for key, value in node.items() if key not in ("description", "title", "examples", "example")}
+
+    return tool.model_copy(update={"input_schema": carried(tool.input_schema, bare)})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--missed", action="store_true", help="list the rules that are lost")
@@ -102,7 +171,7 @@ def main() -> None:
     counter = TokenCounter()
     full = sum(counter.count_many([signature(tool, Notes.FULL) for _, tool in tools]))
     written = {
-        "first sentences": [signature(shorten(tool, Level.SENTENCE), Notes.FULL) for _, tool in tools],
+        "first sentences": [signature(first_sentences(tool), Notes.FULL) for _, tool in tools],
         "with rules": [signature(tool) for _, tool in tools],
         "of a first hit": [first_hit(tool, counter) for _, tool in tools],
     }
@@ -110,6 +179,7 @@ def main() -> None:
     keys = [(server, tool.name) for server, tool in tools]
     rows = {label: dict(zip(keys, texts, strict=True)) for label, texts in written.items()}
     text = f"{report(rows, tokens)}\nWith all documentation, the signatures have {full:,} tokens in total.\n"
+    text += f"\n{schema_report(tools, counter)}"
     RESULT.write_text(text, encoding="utf-8")
     print(text)
     if options.missed:

@@ -108,6 +108,11 @@ class GeneralSettings(BaseModel):
     signature_notes: Literal["full", "sentence", "none"] = Field(
         default="sentence", description="How much parameter documentation a signature keeps."
     )
+    schema_notes: Literal["full", "rules"] = Field(
+        default="rules",
+        description="How much documentation a compressed schema keeps: first sentences and everything a caller would "
+        "otherwise get wrong (rules), or all of it (full).",
+    )
     dialect: Literal["plain", "inlined", "references"] = Field(
         default="plain",
         description="JSON Schema features in compressed schemas: $ref only where the tool itself uses it (plain); no "
@@ -127,6 +132,11 @@ class GeneralSettings(BaseModel):
         "tools. Default: words from the tools themselves.",
     )
     description_writer_key: str = Field(default="", repr=False, description="API key for the description writer.")
+    concise_profiles: str = Field(
+        default="minimal",
+        description="Profiles whose tools are described in at most five words, comma-separated: minimal, standard, "
+        "full; empty for none. Rules of a description without which a call goes wrong stay, with the arguments.",
+    )
     pinned_tools: str = Field(default="", description="Tools that come first in every profile, comma-separated.")
     minimal_budget: int = Field(default=9_000, ge=0, description="Maximum tokens of tools/list in the minimal profile.")
     standard_budget: int = Field(
@@ -258,6 +268,14 @@ class GeneralSettings(BaseModel):
     @classmethod
     def _enough(cls, value: int) -> int:
         return enough_tokens(value)
+
+    @field_validator("concise_profiles")
+    @classmethod
+    def _of_profiles(cls, value: str) -> str:
+        known = ("minimal", "standard", "full")
+        if unknown := [name.strip() for name in value.split(",") if name.strip() and name.strip() not in known]:
+            raise ValueError(f"{unknown[0]!r} is no profile; choose among {', '.join(known)}")
+        return value
 
     @field_validator("database")
     @classmethod

@@ -20,7 +20,7 @@ from mcp_optimizer.catalog.embedding_turns import EmbeddingTurns
 from mcp_optimizer.domain.announcements import News
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.profiles.lists import Presentation
-from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.profiles.tiers import ProfileName, Tier
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.test_rug_pull import POISONED, RELIST, World
 from tests.postgres import Postgres, ask
@@ -102,7 +102,7 @@ async def test_a_tool_that_is_used_at_one_gateway_is_listed_by_both_in_the_same_
         before = await listed(one)
         assert before == await listed(two)
         tiers = one.lists.profiles().tier_of
-        later = sorted(name for name, tier in tiers.items() if tier is ProfileName.FULL)
+        later = sorted(name for name, tier in tiers.items() if tier is Tier.RARE)
         # Each promotes another at the same time.
         await asyncio.gather(
             one.parts.refresher.promote(later[1], profile, shown), two.parts.refresher.promote(later[0], profile, shown)

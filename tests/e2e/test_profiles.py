@@ -16,7 +16,7 @@ from mcp.client.session import IncomingMessage
 
 from mcp_optimizer import Optimizer, TokenCounter
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
-from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.profiles.tiers import ProfileName, Tier
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import gateway_at, over_stdio, until_found
 
@@ -47,7 +47,16 @@ async def test_a_profile_stays_within_its_budget_our_own_tools_included(profile:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert {tool["name"] for tool in OWN_TOOLS} <= names
         assert names >= TWELVE
-        assert budget * 0.5 < await message_tokens(client) <= budget
+        assert await message_tokens(client) <= budget
+
+
+async def test_on_the_kanban_server_minimal_is_exactly_the_twelve_tools_of_the_document() -> None:
+    async with demo_client(tool_profile="minimal", servers="kanban") as (optimizer, client):
+        listed = (await client.list_tools()).tools
+        tiers = optimizer.lists.profiles().tier_of
+    registered = [tool for tool in listed if tool.name not in {own["name"] for own in OWN_TOOLS}]
+    assert {tool.name for tool in registered} == TWELVE == {name for name, tier in tiers.items() if tier is Tier.CORE}
+    assert all(0 < len((tool.description or "").split()) <= 5 for tool in registered)
 
 
 async def test_the_full_profile_registers_everything_and_a_registered_tool_is_called_by_its_name() -> None:
@@ -73,7 +82,7 @@ async def test_every_tool_belongs_to_exactly_one_profile() -> None:
         assert set(profiles.tier_of) == set(optimizer.snapshot.by_name)
         minimal = set(profiles.by_name[ProfileName.MINIMAL].tools)
         assert minimal <= set(profiles.by_name[ProfileName.STANDARD].tools)
-        assert {name for name, tier in profiles.tier_of.items() if tier is ProfileName.MINIMAL} == minimal
+        assert {name for name, tier in profiles.tier_of.items() if tier is Tier.CORE} == minimal
 
 
 async def test_a_tool_of_the_next_profile_is_registered_after_its_first_use_and_clients_are_told(
@@ -92,7 +101,7 @@ async def test_a_tool_of_the_next_profile_is_registered_after_its_first_use_and_
     ):
         before = [tool.name for tool in (await client.list_tools()).tools]
         tier_of = optimizer.lists.profiles().tier_of
-        chosen = next(name for name in tier_of if tier_of[name] is ProfileName.STANDARD)
+        chosen = next(name for name in tier_of if tier_of[name] is Tier.COMMON)
         await client.call_tool("call_tool", {"tool_name": chosen, "parameters": {}})
         assert [tool.name for tool in (await client.list_tools()).tools] == [*before, chosen]
         await asyncio.wait_for(told.wait(), 5)

@@ -30,17 +30,22 @@ def dumps(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_the_demo_kanban_server_meets_the_targets_of_its_document() -> None:
-    report = (await command("report", "--demo", "--json", cold=True)).json
-    assert report["tool_count"] == 85
+async def test_the_demo_kanban_server_alone_meets_the_targets_of_its_document() -> None:
+    report = (await command("report", "--demo", "--servers", "kanban", "--json", cold=True)).json
+    assert report["tool_count"] == 65
+    assert 38_000 < report["baseline_tokens"] < 40_000
     assert [phase["target_reduction"] for phase in report["phases"]] == [5_600, 24_300, 2_000]
     assert all(phase["achieved"] for phase in report["phases"]), report["phases"]
-    assert report["largest_three"]["signature"]["percent"] >= 39
+    assert set(report["largest_three"]["tools"]) == {"create_card", "list_cards", "update_card"}
+    assert report["largest_three"]["schema"]["percent"] >= 39
     assert report["total"]["percent"] >= 69
+    profiles = {row["profile"]: row for row in report["profiles"]}
+    assert [profiles[name]["tools"] for name in ("Minimal", "Standard", "Full")] == [12, 32, 65]
+    assert [row["load_strategy"] for row in profiles.values()] == ["Immediate", "OnFirstUse", "OnDemand"]
+    assert {row["tier_name"]: row["tool_count"] for row in report["tiers"]} == {"Core": 12, "Common": 20, "Rare": 33}
     for tool in report["tools"]:
         assert tool["signature"] <= tool["baseline"]
         assert tool["schema"] <= tool["baseline"]
-    assert sum(tier["tool_count"] for tier in report["tiers"]) == 85
     assert {row["measurement_phase"] for row in report["metrics"]} == {
         "Baseline",
         "AfterPhase1",
@@ -113,3 +118,6 @@ async def test_businessmap_meets_what_its_document_asks(tmp_path: Path) -> None:
     assert report["tool_count"] == 93
     assert report["largest_three"]["signature"]["percent"] >= 39
     assert report["total"]["percent"] >= 69
+    tiers = {row["tier_name"]: row["tool_count"] for row in report["tiers"]}
+    assert tiers["Core"] <= 93 / 5
+    assert tiers["Core"] + tiers["Common"] <= 93 / 2

@@ -31,7 +31,8 @@ def are_many(dumps: Sequence[UpstreamState]) -> bool:
 async def measure(parts: Parts, dumps: Sequence[UpstreamState]) -> Sizes:
     """Measure in other processes, and show what was measured; nothing is indexed."""
     settings = parts.settings
-    making = Making(settings.encoding, settings.signature_notes, settings.dialect, settings.groups)
+    kinds = (settings.signature_notes, settings.dialect)
+    making = Making(settings.encoding, *kinds, settings.groups, settings.schema_notes)
     measured = await measured_beside([(state.name, state.listing.tools) for state in dumps], making)
     parts.forms.learn(measured.compressed)
     states = {state.name: replace(state, listing=state.listing.summary()) for state in dumps}

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from mcp_optimizer.app.options import budgets, items, result_options, rulebook
+from mcp_optimizer.app.options import budgets, concise_profiles, items, result_options, rulebook
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.settings import Settings
 
@@ -34,7 +34,7 @@ def _tell_find(parts: Parts, settings: Settings) -> None:
 
 
 def _tell_lists(parts: Parts, settings: Settings) -> None:
-    parts.refresher.use(items(settings.pinned_tools), budgets(settings))
+    parts.refresher.use(items(settings.pinned_tools), budgets(settings), concise_profiles(settings))
 
 
 def _tell_log(_parts: Parts, settings: Settings) -> None:
@@ -52,7 +52,7 @@ _TOLD: Final[dict[frozenset[str], Tell]] = {
         "plain_meta".split()
     ): _tell_results,
     frozenset({"find_limit", "find_tokens", "find_savings"}): _tell_find,
-    frozenset({"pinned_tools", "minimal_budget", "standard_budget", "full_budget"}): _tell_lists,
+    frozenset({"pinned_tools", "minimal_budget", "standard_budget", "full_budget", "concise_profiles"}): _tell_lists,
     frozenset({"log_level"}): _tell_log,
 }
 
@@ -61,6 +61,7 @@ LIVE: Final = frozenset[str]().union(OF_SERVERS, *_TOLD)
 
 NEEDS_RESTART: Final = frozenset(
     "config demo database mode encoding encoder encoder_key learn_from_use learn_shapes detail signature_notes "
+    "schema_notes "
     "dialect groups tool_profile description_writer description_writer_key client_profiles token_estimate "
     "cache_megabytes kept_hours kept_megabytes start_timeout call_timeout restart_pause restart_pause_max "
     "max_in_flight max_waiting client_sessions answer_timeout limits workers peer_address shutdown_timeout "

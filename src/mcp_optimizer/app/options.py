@@ -186,6 +186,11 @@ def budgets(settings: Settings) -> dict[ProfileName, int | None]:
     }
 
 
+def concise_profiles(settings: Settings) -> frozenset[ProfileName]:
+    """The profiles whose tools are described in at most five words."""
+    return frozenset(map(_profile, items(settings.concise_profiles)))
+
+
 def profiles_in_use(settings: Settings) -> set[ProfileName]:
     named = {settings.tool_profile, *settings.client_profiles.values()}
     return {_profile(name) for name in named if name is not None}

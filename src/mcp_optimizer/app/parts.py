@@ -19,6 +19,7 @@ from mcp_optimizer.app.options import (
     audit_options,
     budgets,
     check_driver,
+    concise_profiles,
     description_writer,
     is_transparent,
     items,
@@ -40,7 +41,7 @@ from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.shapes import LearnedShapes
 from mcp_optimizer.catalog.use import LearnedUse
-from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.compress import Dialect, SchemaNotes
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.announcing import OtherGateways
 from mcp_optimizer.db.storage import Storage
@@ -136,7 +137,8 @@ def build_parts(
     keeper = Keeper(storage.pins, trust_modes(settings, specs), is_stored=settings.database_place is not None)
     own_names = () if is_transparent(settings) else OWN_NAMES
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
-    forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
+    notes, schema_notes = Notes(settings.signature_notes), SchemaNotes(settings.schema_notes)
+    forms = ToolForms(counter, notes, Dialect(settings.dialect), settings.groups, schema_notes)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
     announcements = OtherGateways(settings.database_place, storage.announced)
     cache = ResultCache(settings.cache_megabytes, others=announcements)
@@ -178,7 +180,8 @@ def build_parts(
         own_tools(split_calls=settings.split_calls, scripts=ScriptMode(settings.scripts)),
         items(settings.pinned_tools),
     )
-    lists = ToolLists(catalog, forms, counter, pinned, budgets(settings), uses, written.texts, own)
+    ranking = (pinned, budgets(settings), uses)
+    lists = ToolLists(catalog, forms, counter, *ranking, written.texts, own, concise_profiles(settings))
     refresher = ListRefresher(catalog, lists, forms, storage.forms, written, pace, relay.announce_tools)
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):

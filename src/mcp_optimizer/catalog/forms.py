@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.abbreviate import abbreviated
-from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, compress, without_envelope
+from mcp_optimizer.compression.compress import CompressedTool, Dialect, SchemaNotes, Step, compress, without_envelope
 from mcp_optimizer.compression.groups import Group, GroupPlan
 from mcp_optimizer.compression.replies import fair_share, say_once
 from mcp_optimizer.compression.signature import Notes, signature
@@ -96,11 +96,13 @@ class ToolForms:
         notes: Notes = Notes.SENTENCE,
         dialect: Dialect = Dialect.PLAIN,
         groups: Groups | None = None,
+        schema_notes: SchemaNotes = SchemaNotes.RULES,
     ) -> None:
         self._counter = counter
         self._notes = notes
         self.dialect = dialect
         self._groups = groups or {}
+        self._schema_notes = schema_notes
         self._texts: OrderedDict[tuple[str, Notes], str] = OrderedDict()
         self._signatures: OrderedDict[tuple[str, str, Notes], Form] = OrderedDict()
         self._compressed: OrderedDict[tuple[str, Dialect], _Kept] = OrderedDict()
@@ -231,7 +233,7 @@ class ToolForms:
         """The name under which compressed definitions are stored; includes everything they depend on."""
         groups = hashlib.sha256(json.dumps(self._groups, sort_keys=True).encode()).hexdigest()[:12]
         version = f"{COMPRESSION}.{HIDDEN_TEXT}"
-        return f"{version}/{dialect or self.dialect}/{self._counter.encoding_name}/{groups}"
+        return f"{version}/{dialect or self.dialect}/{self._schema_notes}/{self._counter.encoding_name}/{groups}"
 
     def learn(self, stored: Iterable[DefinitionForm], dialect: Dialect | None = None) -> None:
         """Add compressed definitions that were made before."""
@@ -278,8 +280,8 @@ class ToolForms:
             return CompressedTool(definition.readable_json, tokens=baseline, baseline_tokens=baseline)
         details = definition.parsed()
         wanted = self._groups.get(details.name, {})
-        count = self._counter.count_tokens
-        return compress(details, count, dialect, wanted, baseline=baseline, explained=explained)
+        count, notes = self._counter.count_tokens, self._schema_notes
+        return compress(details, count, dialect, wanted, notes=notes, baseline=baseline, explained=explained)
 
     def _signature(self, tool: CatalogTool, notes: Notes) -> Form:
         key = (tool.record.definition_hash, tool.name, notes)

@@ -29,12 +29,14 @@ from mcp_optimizer.compression.techniques import (
     LIFTING,
     ORDERING,
     SHARING,
+    SHORTENING,
     SHRINKING,
     TIDYING,
     WORDING,
     Technique,
 )
 from mcp_optimizer.compression.walk import Schema
+from mcp_optimizer.compression.wording import worded
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.text import compact
 
@@ -43,6 +45,13 @@ Cost = Callable[[str], int]
 
 _SURELY_MORE = 1.5
 """A text longer by this factor is not worth counting."""
+
+
+class SchemaNotes(StrEnum):
+    """How much documentation a compressed schema keeps: all of it, or what a caller needs, see `wording`."""
+
+    FULL = "full"
+    RULES = "rules"
 
 
 class Dialect(StrEnum):
@@ -88,26 +97,34 @@ def compress(
     dialect: Dialect = Dialect.PLAIN,
     groups: Mapping[str, Sequence[str]] | None = None,
     *,
+    notes: SchemaNotes = SchemaNotes.FULL,
     baseline: int | None = None,
     explained: bool = False,
 ) -> CompressedTool:
-    """The smallest form of a tool that is still plain JSON Schema with all its documentation.
+    """The smallest form of a tool that is still plain JSON Schema, with as much of its documentation as is wanted.
 
     `groups` come from the settings and are applied whether they help or not. `baseline` is the tool's cost, if known.
     Counting is most of the work, so steps are counted only with `explained`.
     """
     baseline = cost(tool.model_dump_json()) if baseline is None else baseline
-    draft = _compressed(_Draft(tool, cost, baseline if explained else None), dialect, groups or {})
+    draft = _compressed(_started(tool, cost, notes, baseline if explained else None), dialect, groups or {})
     if draft.tokens <= baseline:
         return CompressedTool(draft.text, draft.tokens, baseline, tuple(draft.steps), draft.groups)
     if groups:
-        return compress(tool, cost, dialect, baseline=baseline, explained=explained)
+        return compress(tool, cost, dialect, notes=notes, baseline=baseline, explained=explained)
     if dialect is Dialect.INLINED:
         # References stay, as its server sent them; types stay as well, for a client that needs them.
-        draft = _carefully(_Draft(tool, cost, baseline if explained else None))
+        draft = _carefully(_started(tool, cost, notes, baseline if explained else None))
         if draft.tokens <= baseline:
             return CompressedTool(draft.text, draft.tokens, baseline, tuple(draft.steps))
     return CompressedTool(tool.model_dump_json(), baseline, baseline)
+
+
+def _started(tool: McpTool, cost: Cost, notes: SchemaNotes, explained_from: int | None) -> _Draft:
+    draft = _Draft(tool, cost, explained_from)
+    if notes is SchemaNotes.RULES:
+        draft.shrink(SHORTENING, *worded(tool.name, draft.description, draft.schema))
+    return draft
 
 
 class _Draft:
@@ -138,7 +155,10 @@ class _Draft:
         self.groups = groups
 
     def copy(self) -> _Draft:
-        return _Draft(self._tool, self.cost, self._explained_from)
+        other = _Draft(self._tool, self.cost, self._explained_from)
+        other.description, other.schema, other.text = self.description, self.schema, self.text
+        other.steps = [*self.steps]
+        return other
 
     def shrink(self, technique: str, description: str | None, schema: Schema) -> None:
         """Apply a technique that only removes; the result is smaller without counting."""
@@ -209,7 +229,7 @@ def _freely(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[str]]
     _leave_out(draft, shrinking(dialect))
     _settle_references(draft, dialect)
     draft.take(ORDERING, ordering(draft.cost).apply(draft.schema))
-    _group(draft, wanted)
+    _group(draft, wanted, dialect)
     return draft
 
 
@@ -242,13 +262,18 @@ def without_envelope(tool: McpTool) -> McpTool:
     return McpTool(name=tool.name, description=tool.description, inputSchema=tool.input_schema)
 
 
-def _group(draft: _Draft, wanted: Mapping[str, Sequence[str]]) -> None:
+def _group(draft: _Draft, wanted: Mapping[str, Sequence[str]], dialect: Dialect) -> None:
+    """The groups that are asked for, or each group that pays."""
     schema = draft.schema
     if wanted and (named := named_groups(schema, wanted)):
         draft.take(GROUPING, regroup(schema, named))
         draft.note_groups(named)
-    elif (plan := candidate_groups(schema)) and draft.offer(GROUPING, (draft.description, regroup(schema, plan))):
-        draft.note_groups(plan)
+        return
+    alike = dialect is not Dialect.INLINED
+    for group in candidate_groups(schema).groups:
+        grouped = regroup(draft.schema, GroupPlan((group,)), alike=alike)
+        if draft.offer(GROUPING, (draft.description, grouped)):
+            draft.note_groups(GroupPlan((*draft.groups.groups, group)))
 
 
 def _settle_references(draft: _Draft, dialect: Dialect) -> None:

@@ -43,6 +43,7 @@ def _any(*phrases: str) -> re.Pattern[str]:
 
 
 _GIVEN = "(?:provided|specified|set|given|supplied|passed)"
+_TOOL = r"[`'\"]?[a-z][a-z0-9]{0,40}_[a-z0-9_]{1,60}"
 _UNIT = (
     "(?:seconds?|milliseconds?|minutes?|ms|hours?|days?|bytes|[kmg]b|km|characters|chars|items|results|records|requests"
     "|ids|per)"
@@ -82,6 +83,7 @@ _CONDITION = _any(
     r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|to) ",
     r"^\W{0,3}for (?!example|more|information|details)",
 )
+_STATES_DEFAULT = _any(r"^\W{0,3}(?:defaults? (?:to|is)|by default|(?:if|when) (?:it is )?omitted|omit to)\b")
 _IMPERATIVE = _any(
     r"^\W{0,3}(?:pass|provide|set|specify|include|start|add|choose|select|enter|keep|get|call|put|send|give) ",
     r"^\W{0,3}use (?!this|it|when|cases?)",
@@ -93,6 +95,13 @@ _NO_RULE = _any(
     r"^\W{0,4}(?:useful|essential|helpful|helps|ideal|see|for more|reduces|improves|learn more|defines how)\b",
     r"^\W{0,4}(?:determines|note|this (?:helps|reduces|is|allows))\b",
 )
+_ABOUT_OTHERS = _any(
+    rf"\bcan (?:also )?be \w+(?: \w+){{0,3}} (?:with|by|using|in) {_TOOL}|\blater (?:with|by|using) {_TOOL}",
+    rf"\b(?:is|are) (?:listed|shown|reported|counted|summed)(?: \w+){{0,3}} (?:by|in|with) {_TOOL}",
+    rf"^\W{{0,3}}(?:used|read|reported|counted|shown) by {_TOOL}",
+)
+"""What another tool does with a value later."""
+
 _ABOUT_READING = _any(
     r"^\((?:e\.g|for example)|\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b",
     r"\bif (?:needed|necessary)\b|\bprefer\b",
@@ -128,10 +137,13 @@ _READ_ONLY = re.compile(r"\b(?:read|write)[ -]only\b", re.I)
 
 def of_a_note(sentence: str) -> int:
     """How much a caller needs a sentence of a parameter's note: 0 for not at all, up to BINDING."""
-    if _ABOUT_READING.search(sentence):
+    if _ABOUT_READING.search(sentence) or (
+        _ABOUT_OTHERS.search(sentence) and _BINDING_WORDS.isdisjoint(_said(sentence))
+    ):
         return 0
     if found := plainly(sentence):
-        return found
+        # Before other rules: what happens to whoever leaves the parameter out concerns most calls.
+        return BINDING + 1 if _STATES_DEFAULT.match(sentence) else found
     if _CONDITION.match(sentence) or _IDENTIFIER.search(sentence) or _IMPERATIVE.match(sentence):
         return TELLING
     return 0 if _NO_RULE.match(sentence) else HINTING
@@ -163,10 +175,14 @@ def of_a_description(sentence: str, parameters: Collection[str]) -> int:
 
 def plainly(sentence: str) -> int:
     """How much a caller needs a sentence, by its words alone: BINDING, TELLING or 0."""
-    words = {word.lower() for word in _WORD.findall(sentence)}
+    words = _said(sentence)
     if not _BINDING_WORDS.isdisjoint(words) or _BINDING_PHRASE.search(sentence):
         return BINDING
     return TELLING if not _TELLING_WORDS.isdisjoint(words) or _TELLING_PHRASE.search(sentence) else 0
+
+
+def _said(sentence: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(sentence)}
 
 
 def first_cue(sentence: str) -> int:

@@ -48,18 +48,22 @@ class GroupPlan:
 NO_GROUPS = GroupPlan()
 
 
-def regroup(schema: Schema, plan: GroupPlan) -> Schema:
-    """The schema with each group's parameters nested. A group is required if any of its members is."""
+def regroup(schema: Schema, plan: GroupPlan, *, alike: bool = False) -> Schema:
+    """The schema with each group's parameters nested. A group is required if any of its members is.
+
+    `alike`: members that differ only in their notes are described together, which not every client can read.
+    """
     properties, required = dict(properties_of(schema)), required_of(schema)
     for group in plan.groups:
         inner = {inside: properties.pop(original) for inside, original in group.members.items()}
         needed = [inside for inside, original in group.members.items() if original in required]
         required = [name for name in required if name not in group.members.values()]
-        nested: Schema = {"type": "object", "properties": inner}
+        together = _described_together(inner) if alike and not needed else None
+        nested: Schema = together or {"type": "object", "properties": inner}
         if needed:
             nested["required"] = needed
             required.append(group.name)
-        if schema.get("additionalProperties") is False:
+        if schema.get("additionalProperties") is False and together is None:
             nested["additionalProperties"] = False
         properties[group.name] = nested
     changed = {**schema, "properties": properties}
@@ -68,6 +72,18 @@ def regroup(schema: Schema, plan: GroupPlan) -> Schema:
     else:
         changed.pop("required", None)
     return changed
+
+
+def _described_together(members: Mapping[str, Any]) -> Schema | None:
+    """An object whose members all have one schema, written once; None if their schemas differ."""
+    if not all(isinstance(member, dict) for member in members.values()):
+        return None
+    schemas = [{key: value for key, value in member.items() if key != "description"} for member in members.values()]
+    if any(schema != schemas[0] for schema in schemas):
+        return None
+    notes = [f"{name}: {note}" for name, member in members.items() if (note := member.get("description"))]
+    said = {"description": "; ".join(notes)} if notes else {}
+    return {"type": "object", **said, "additionalProperties": schemas[0], "propertyNames": {"enum": list(members)}}
 
 
 def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from mcp_optimizer.compression.cues import HINTING, TELLING, of_a_description, of_a_note, plainly
+from mcp_optimizer.compression.cues import BINDING, HINTING, TELLING, of_a_description, of_a_note, plainly
 from mcp_optimizer.compression.defaults import Said, lift_default
 from mcp_optimizer.compression.notes import first_sentence, opening, restates
 from mcp_optimizer.compression.sentences import sentences, units
@@ -44,6 +44,7 @@ class _Room:
 
 _OF_A_DESCRIPTION = _Room(rules=4, letters=330)
 _OF_A_TOOL_WITHOUT_PARAMETERS = _Room(rules=3, letters=220)
+_BINDING_OF_A_DESCRIPTION = _Room(rules=2, letters=240, least=BINDING)
 _OF_A_NESTED_NOTE = _Room(rules=1, letters=60)
 
 
@@ -70,6 +71,7 @@ ALONE = Setting()
 _FILLER = re.compile(
     r"^\W{0,8}(?:\w[\w.-]{0,60}\W{1,3}(?:parameter |field )?(?:is )?)?(?:optional|required|mandatory)\W{0,8}$", re.I
 )
+_ID_OF = re.compile(r"^(?:the )?(?:unique )?(?:ids?|identifiers?) of (?:the |an? )?(?=\w)", re.I)
 _BRACKETS = re.compile(r"\s?\(([^()\n]{1,60})\)")
 _THIS_TOOL = re.compile(
     r"^(?:purpose|description|summary|overview): |^use this (?:tool )?(?:to |for )(?=[a-z])"
@@ -85,6 +87,12 @@ _ARTICLE = re.compile(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=\w{
 _EMPHATIC = re.compile(r"\b(?:MUST|NOT|ONLY|NEVER|ALWAYS|REQUIRES?|REQUIRED|EXACTLY)\b")
 _WORD = re.compile(r"\w+")
 _LITERAL = re.compile(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)
+_BETWEEN_VALUES = r"(?:, or |, and |, | or | and )"
+_QUOTED = r"(?:'[^'\n]{1,60}'|\"[^\"\n]{1,60}\"|`[^`\n]{1,60}`)"
+_VALUES = re.compile(rf"(?::| -) (?:one of |either )?{_QUOTED}(?:{_BETWEEN_VALUES}{_QUOTED})+(?=[.;]|$)")
+"""A list of values at the end of a sentence."""
+
+_OF_IDS = ("_id", "_ids", "id", "ids")
 _DECLARING = frozenset(
     "must be one of valid values value are is the can could should or and default defaults to between from in range "
     "maximum minimum max min limit a an allowed options option possible supported accepts either up at most least it "
@@ -112,6 +120,19 @@ def described(description: str, notes: Mapping[str, str] = MappingProxyType({}))
     return " ".join([ended(first), *kept]) if kept else first
 
 
+def binding(description: str, notes: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The rules of a description without which a call is refused or does damage, and the sentence that deprecates it.
+
+    What is left of a description whose purpose is said in other words.
+    """
+    units_said = list(_units(description))
+    told = [unit for unit in units_said[1:] if not _is_noted(unit, notes)]
+    kept = _kept(told, lambda unit: of_a_description(unit, notes), "", _BINDING_OF_A_DESCRIPTION)
+    warning = " ".join(deprecation(description).split())
+    rules = [rule for rule in kept if rule.rstrip(".") not in warning]
+    return " ".join([ended(warning), *rules] if warning else rules)
+
+
 def noted(note: str, name: str, shown: str, setting: Setting = ALONE) -> Said:
     """A parameter's note: its first sentence unless it restates the name, its rules, and its default.
 
@@ -119,9 +140,11 @@ def noted(note: str, name: str, shown: str, setting: Setting = ALONE) -> Said:
     """
     said = lift_default(note[:_LOOKED_AT], shown)
     text = _BRACKETS.sub(lambda found: "" if _is_declared(found.group(1), shown) else found.group(), said.text)
-    told = [unit for unit in _units(text) if not _is_declared(unit, shown)]
+    told = [_without_values(unit, shown) for unit in _units(text) if not _is_declared(unit, shown)]
     first = first_sentence(without_filler(told[0])) if told else ""
     rest = _after_first(told, first)
+    if name.lower().endswith(_OF_IDS):
+        first = _ID_OF.sub("", first, count=1)
     first = _ARTICLE.sub(lambda found: found.group(1).upper(), first, count=1)
     if restates(first, name, setting.tool):
         first = ""
@@ -130,15 +153,25 @@ def noted(note: str, name: str, shown: str, setting: Setting = ALONE) -> Said:
     return Said(whole.removesuffix("."), said.default)
 
 
+class SaidOnce:
+    """Writes out each long rule only once."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def note(self, text: str) -> str:
+        """A note whose long rules stand as "As above" if an earlier one had them."""
+        first, *rules = sentences(text) if text.strip() else [text]
+        kept = (_AS_ABOVE if rule.strip(" .") in self._said else rule for rule in rules)
+        written = "".join([first, *kept]).rstrip()
+        self._said.update(said for rule in rules if len(said := rule.strip(" .")) > _LONG_RULE)
+        return written
+
+
 def once(lines: list[str], mark: str) -> list[str]:
     """The lines of a signature, each long rule written out only once; notes begin after the mark."""
-    said: set[str] = set()
-    written = []
-    for line in lines:
-        first, *rules = sentences(line) if mark in line else [line]
-        written.append("".join([first, *(_AS_ABOVE if rule.strip(" .") in said else rule for rule in rules)]).rstrip())
-        said.update(text for rule in rules if len(text := rule.strip(" .")) > _LONG_RULE)
-    return written
+    said = SaidOnce()
+    return [said.note(line) if mark in line else line.rstrip() for line in lines]
 
 
 def _opening(description: str) -> str:
@@ -209,13 +242,22 @@ def _new_rules(told: list[str], weight: Callable[[str], int], first: str, least:
         yield -weighed - bool(_EMPHATIC.search(unit)), place, text
 
 
+def _without_values(unit: str, shown: str) -> str:
+    """A sentence without the list of values at its end, if the type has all of them."""
+    return _VALUES.sub(lambda found: "" if _literals(found.group()) <= _declared(shown) else found.group(), unit)
+
+
 def _is_declared(unit: str, shown: str) -> bool:
     """Whether all that a short sentence says is in the parameter's type: its limits, values or default."""
     if len(unit) > LONGEST:
         return False
-    declared = _literals(shown.partition(": ")[2])
+    declared = _declared(shown)
     named, others = _literals(unit), _words(_LITERAL.sub("", unit)) - _DECLARING
     return bool(declared) and bool(named or others) and named <= declared and others <= declared
+
+
+def _declared(shown: str) -> set[str]:
+    return _literals(shown.partition(": ")[2])
 
 
 def _literals(text: str) -> set[str]:

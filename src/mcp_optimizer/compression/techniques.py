@@ -14,7 +14,7 @@ from mcp_optimizer.compression.references import drop_unused_definitions
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.largejson.text import compact
 
-COMPRESSION = 6
+COMPRESSION = 7
 """Increase this when compression gives a different result for the same definition; stored forms are then discarded.
 
 A test pins a digest of compressed samples to it, and fails if a result changed and this did not.
@@ -42,6 +42,7 @@ class Technique:
 
 
 ENVELOPE = "envelope"
+SHORTENING = "shortened texts"
 INLINING = "inlined references"
 SHARING = "shared definitions"
 TIDYING = "tidy descriptions"

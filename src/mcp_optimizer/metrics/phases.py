@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import BaseModel, Field, model_validator
 
 from mcp_optimizer.metrics.reduction import percent_saved
-from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.profiles.tiers import Tier
 
 
 class MeasurementPhase(StrEnum):
@@ -35,13 +35,11 @@ class ToolPhaseMetrics(BaseModel):
     optimized_tokens: int = Field(ge=0)
     reduction_percent: float = Field(ge=0.0, le=100.0)
     measurement_phase: MeasurementPhase
-    tier: ProfileName
+    tier: Tier
     timestamp: datetime
 
     @classmethod
-    def of(
-        cls, name: str, baseline: int, optimized: int, phase: MeasurementPhase, tier: ProfileName, now: datetime
-    ) -> Self:
+    def of(cls, name: str, baseline: int, optimized: int, phase: MeasurementPhase, tier: Tier, now: datetime) -> Self:
         return cls(
             tool_name=name,
             baseline_tokens=baseline,
@@ -60,9 +58,9 @@ class ToolPhaseMetrics(BaseModel):
 
 
 class TierMetrics(BaseModel):
-    """What the tools of one profile cost."""
+    """What the tools of one tier cost."""
 
-    tier_name: ProfileName
+    tier_name: Tier
     total_tokens: int
     tool_count: int
     average_per_tool: float
@@ -86,9 +84,9 @@ NO_TARGETS: Mapping[str, int] = MappingProxyType({})
 
 
 def tier_metrics(rows: Sequence[ToolPhaseMetrics]) -> list[TierMetrics]:
-    """Totals by profile, over rows of one phase."""
+    """Totals by tier, over rows of one phase."""
     found = []
-    for tier in ProfileName:
+    for tier in Tier:
         own = [row.optimized_tokens for row in rows if row.tier is tier]
         average = round(sum(own) / len(own), 1) if own else 0.0
         found.append(TierMetrics(tier_name=tier, total_tokens=sum(own), tool_count=len(own), average_per_tool=average))
@@ -96,12 +94,16 @@ def tier_metrics(rows: Sequence[ToolPhaseMetrics]) -> list[TierMetrics]:
 
 
 def phase_metrics(
-    baseline: int, compressed: int, registered: int, registered_brief: int, targets: Mapping[str, int] = NO_TARGETS
+    schemas: int, registration: int, descriptions: int, targets: Mapping[str, int] = NO_TARGETS
 ) -> list[PhaseMetrics]:
-    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over registered tools."""
+    """Tokens that compressed schemas take off all tools, registration at the start, and short descriptions all tools.
+
+    What a tool costs is its schema, with everything around it, and its description, so no token counts for two phases
+    of the same tools.
+    """
     reductions = {
-        "schema compression": baseline - compressed,
-        "profile registration": baseline - registered,
-        "descriptions": registered - registered_brief,
+        "schema compression": schemas,
+        "profile registration": registration,
+        "descriptions": descriptions,
     }
     return [PhaseMetrics.of(name, reduction, targets.get(name)) for name, reduction in reductions.items()]

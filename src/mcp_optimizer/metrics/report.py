@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.forms import ToolForms
-from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.metrics.advice import advice
 from mcp_optimizer.metrics.phases import (
     NO_TARGETS,
@@ -29,8 +28,9 @@ from mcp_optimizer.metrics.troubles import troubles
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.verdict import ListingCosts
 from mcp_optimizer.metrics.weights import Weight, weights
-from mcp_optimizer.profiles.lists import ToolLists
-from mcp_optimizer.profiles.tiers import ProfileName, Reason
+from mcp_optimizer.profiles.lists import PhaseTokens, ToolLists
+from mcp_optimizer.profiles.selection import LoadStrategy, strategy_of
+from mcp_optimizer.profiles.tiers import ProfileName, Reason, Tier
 
 _LARGEST = 3
 
@@ -52,6 +52,8 @@ class ProfileCost:
     tokens: int
     tools: int
     measures: str
+    load_strategy: LoadStrategy
+    """When the tools that it adds are registered for a client of the selected profile."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,11 @@ class ServerCost:
 
 @dataclass(frozen=True)
 class ToolCost:
-    """What a tool's definition costs in each form, and which profile it is in, and why."""
+    """What a tool's definition costs in each form, and which tier it is in, and why."""
 
     name: str
     server: str
-    tier: ProfileName
+    tier: Tier
     reason: Reason
     baseline: int
     schema: int
@@ -138,11 +140,10 @@ def make_report(
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
     found = known or sizes(tools, forms)
     costs = _tool_costs(tools, found, lists)
-    registered = set(lists.profiles().by_name[selected].tools)
-    full = {name: lists.tokens(name, Level.FULL) for name in registered}
-    brief = {name: min(full[name], lists.tokens(name, Level.WORDS)) for name in registered}
-    compressed = {cost.name: cost.schema for cost in costs}
-    rows = _rows(costs, compressed, full, brief)
+    registered = lists.profiles().by_name[selected].tools
+    phases = {tool.name: lists.phases(tool.name) for tool in tools}
+    rows = _rows(costs, phases, registered)
+    brief = sum(phases[name].concise for name in registered)
     baseline, largest = snapshot.baseline_tokens, costs[:_LARGEST]
     return Report(
         baseline_tokens=baseline,
@@ -153,11 +154,16 @@ def make_report(
         largest_forms=_forms(sum(cost.baseline for cost in largest), largest),
         profile=selected,
         phases=tuple(
-            phase_metrics(baseline, sum(compressed.values()), sum(full.values()), sum(brief.values()), targets)
+            phase_metrics(
+                sum(cost.baseline - phases[cost.name].compressed for cost in costs),
+                baseline - sum(phases[name].compressed for name in registered),
+                sum(phase.compressed - phase.concise for phase in phases.values()),
+                targets,
+            )
         ),
-        total=Reduction.of(baseline, sum(brief.values()), 1),
+        total=Reduction.of(baseline, brief, 1),
         tiers=tuple(tier_metrics(rows[MeasurementPhase.AFTER_PHASE_1])),
-        profiles=_profile_costs(lists),
+        profiles=_profile_costs(lists, selected),
         servers=_server_costs(costs),
         tools=costs,
         catalog_advice=advice((), weights(snapshot), {}, {}, ListingCosts.of(len(tools), baseline, own_tokens, ())),
@@ -191,7 +197,7 @@ def _forms(baseline: int, costs: Sequence[ToolCost]) -> FormSavings:
     )
 
 
-def _profile_costs(lists: ToolLists) -> tuple[ProfileCost, ...]:
+def _profile_costs(lists: ToolLists, selected: ProfileName) -> tuple[ProfileCost, ...]:
     return tuple(
         ProfileCost(
             profile=profile.profile_name,
@@ -199,6 +205,7 @@ def _profile_costs(lists: ToolLists) -> tuple[ProfileCost, ...]:
             tokens=lists.total_tokens(profile.profile_name),
             tools=len(profile.tools),
             measures=profile.measures,
+            load_strategy=strategy_of(profile.profile_name, selected),
         )
         for profile in lists.profiles().by_name.values()
     )
@@ -222,15 +229,15 @@ def _server_costs(costs: Sequence[ToolCost]) -> tuple[ServerCost, ...]:
 
 
 def _rows(
-    costs: Sequence[ToolCost], compressed: Mapping[str, int], full: Mapping[str, int], brief: Mapping[str, int]
+    costs: Sequence[ToolCost], phases: Mapping[str, PhaseTokens], registered: Sequence[str]
 ) -> dict[MeasurementPhase, list[ToolPhaseMetrics]]:
     """One row per tool and phase; a tool that is not registered costs nothing at the start."""
     now = datetime.now(UTC)
     after = {
         MeasurementPhase.BASELINE: {cost.name: cost.baseline for cost in costs},
-        MeasurementPhase.AFTER_PHASE_1: compressed,
-        MeasurementPhase.AFTER_PHASE_2: full,
-        MeasurementPhase.AFTER_PHASE_3: brief,
+        MeasurementPhase.AFTER_PHASE_1: {name: phase.compressed for name, phase in phases.items()},
+        MeasurementPhase.AFTER_PHASE_2: {name: phases[name].compressed for name in registered},
+        MeasurementPhase.AFTER_PHASE_3: {name: phases[name].concise for name in registered},
     }
     return {
         phase: [

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.forms import Detail, Groups, ToolForms
 from mcp_optimizer.catalog.record import ToolRecord
-from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.compress import Dialect, SchemaNotes
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.domain.naming import ServerNames, is_listable, public_names
 from mcp_optimizer.domain.own_tools import OWN_NAMES
@@ -42,9 +42,11 @@ class Making:
     notes: str
     dialect: str
     groups: Groups
+    schema_notes: str = SchemaNotes.RULES
 
     def forms(self) -> ToolForms:
-        return ToolForms(TokenCounter(self.encoding), Notes(self.notes), Dialect(self.dialect), self.groups)
+        notes = SchemaNotes(self.schema_notes)
+        return ToolForms(TokenCounter(self.encoding), Notes(self.notes), Dialect(self.dialect), self.groups, notes)
 
 
 Work = tuple[str, str, Definition]

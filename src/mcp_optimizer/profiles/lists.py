@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,12 @@ from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.forms import Form, ToolForms
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written, five_words
-from mcp_optimizer.compression.documentation import shorten
+from mcp_optimizer.compression.documentation import concise
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.resolving import called
 from mcp_optimizer.largejson.text import compact
-from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile
+from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, DEFAULT_CONCISE, LoadStrategy, Profiles, ToolProfile
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, rank
 from mcp_optimizer.profiles.tool_schema import (
     DescriptionState,
@@ -60,6 +60,14 @@ class Registered:
     definitions: tuple[dict[str, Any], ...]
 
 
+@dataclass(frozen=True)
+class PhaseTokens:
+    """What a tool costs after its schema is compressed, and after its description is five words, too."""
+
+    compressed: int
+    concise: int
+
+
 class ToolLists:
     """Makes and caches the lists of directly registered tools."""
 
@@ -73,7 +81,9 @@ class ToolLists:
         uses: Callable[[], Mapping[str, int]] = dict,
         written: Callable[[], Mapping[str, str]] = dict,
         own: Sequence[Mapping[str, Any]] = OWN_TOOLS,
+        concise: Collection[ProfileName] = DEFAULT_CONCISE,
     ) -> None:
+        self._concise = concise
         self._catalog = catalog
         self._forms = forms
         self._counter = counter
@@ -111,6 +121,13 @@ class ToolLists:
         with self._making:
             return self._current(None).definition(tool, level).tokens
 
+    def phases(self, tool: str) -> PhaseTokens:
+        """What a tool costs with its schema compressed and its description as its server wrote it, and then with five
+        words for that.
+        """
+        with self._making:
+            return self._current(None).phases(tool)
+
     def total_tokens(self, selected: ProfileName) -> int:
         """What a complete profile costs, including our own tools."""
         with self._making:
@@ -132,15 +149,15 @@ class ToolLists:
             states = (
                 SchemaState.COMPRESSED if cost < found.tokens else SchemaState.UNCOMPRESSED,
                 LoadState.EAGER if is_eager else LoadState.LAZY,
-                DescriptionState.CONCISE if short.is_clear else DescriptionState.VERBOSE,
+                DescriptionState.CONCISE if selected in self._concise and short.text else DescriptionState.VERBOSE,
             )
             shared = shared_by_tool(shared_parameters(siblings))
             plans = self._forms.plans(found)
-            tier = lists.profiles.tier_of[tool]
-            return tool_schema(found.definition, shared, plans, tier, cost, short.text, states)
+            profile = lists.profiles.tier_of[tool].profile
+            return tool_schema(found.definition, shared, plans, profile, cost, short.text, states)
 
     def unclear(self) -> list[str]:
-        """Tools that no five words distinguish from another; they keep a sentence as description."""
+        """Tools that only their names tell from another: no five words do."""
         with self._making:
             return sorted(name for name, short in self._current(None).shorts.items() if not short.is_clear)
 
@@ -162,9 +179,14 @@ class ToolLists:
             before, self._promoted = self._promoted, dict.fromkeys(tools)
             return list(before) != list(self._promoted)
 
-    def use(self, pinned: Sequence[str], budgets: Mapping[ProfileName, int | None]) -> None:
+    def use(
+        self,
+        pinned: Sequence[str],
+        budgets: Mapping[ProfileName, int | None],
+        concise: Collection[ProfileName] = DEFAULT_CONCISE,
+    ) -> None:
         with self._making:
-            self._pinned, self._budgets, self._lists = tuple(pinned), budgets, {}
+            self._pinned, self._budgets, self._concise, self._lists = tuple(pinned), budgets, concise, {}
 
     def renew(self) -> None:
         """Rebuild the lists on the next request, because something other than the catalog changed."""
@@ -182,7 +204,7 @@ class ToolLists:
             ranked = rank(_candidates(snapshot, self._uses()), pinned)
             written, before = self._written(), known or same
             made_with = (self._forms, self._counter, wanted, written, before, ranked, self._budgets, self._own)
-            known = _Lists(snapshot, *made_with)
+            known = _Lists(snapshot, *made_with, self._concise)
             self._lists[wanted] = known
         return known
 
@@ -201,6 +223,7 @@ class _Lists:
         ranked: Sequence[Ranked],
         budgets: Mapping[ProfileName, int | None],
         own: Sequence[Mapping[str, Any]],
+        concise: Collection[ProfileName],
     ) -> None:
         self.snapshot = snapshot
         self._forms = forms
@@ -211,7 +234,7 @@ class _Lists:
         self._sizes: dict[tuple[str, Level], int] = {}
         self._listed: dict[ProfileName, tuple[tuple[str, ...], Registered]] = {}
         self.own_tokens = sum(counter.count_many(list(map(compact, own)))) + _OVERHEAD * len(own) + _ENVELOPE
-        self.profiles = Profiles(ranked, self.size, self.own_tokens, budgets)
+        self.profiles = Profiles(ranked, self.size, self.own_tokens, budgets, concise)
 
     @property
     def shorts(self) -> Mapping[str, ShortDescription]:
@@ -238,13 +261,20 @@ class _Lists:
         tool = self.snapshot.by_name[name]
         form = self._forms.schema(tool, self._presentation.dialect)
         definition = form.definition
-        if level is not Level.FULL:
-            definition = shorten(definition, level, self.shorts.get(name) if level is Level.WORDS else None)
+        if level is Level.WORDS:
+            definition = concise(definition, self.shorts[name], tool.record.details.description or "")
         if self._presentation.shows_titles:
             definition = _with_titles(definition, tool)
         if definition is form.definition:
             return form
         return Form(definition, self._counter.count_tool_tokens(definition))
+
+    def phases(self, name: str) -> PhaseTokens:
+        tool = self.snapshot.by_name[name]
+        form = self._forms.schema(tool, self._presentation.dialect).definition
+        whole = form.model_copy(update={"description": tool.record.details.description})
+        compressed = min(tool.tokens, self._counter.count_or_zero(whole.model_dump_json()) or tool.tokens)
+        return PhaseTokens(compressed, min(compressed, self.definition(name, Level.WORDS).tokens))
 
     def listed(self, selected: ProfileName, promoted: Mapping[str, None]) -> Registered:
         profile = self.profiles.profile(selected)

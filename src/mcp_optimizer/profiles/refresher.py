@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog
@@ -78,9 +78,11 @@ class ListRefresher:
         self._settling = self._making.spawn(self._settle())
         self._making.spawn(self._watch())
 
-    def use(self, pinned: Sequence[str], budgets: Mapping[ProfileName, int | None]) -> None:
-        """Other tools come first from now on, or more fit: make the lists again."""
-        self._lists.use(pinned, budgets)
+    def use(
+        self, pinned: Sequence[str], budgets: Mapping[ProfileName, int | None], concise: Collection[ProfileName]
+    ) -> None:
+        """Other tools come first from now on, more fit, or they are described in another way: make the lists again."""
+        self._lists.use(pinned, budgets, concise)
         self._making.spawn(self._renew())
 
     async def stop(self) -> None:

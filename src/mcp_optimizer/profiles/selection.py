@@ -1,18 +1,17 @@
-"""Fits tools into token budgets: which tools each profile registers, and how briefly they are described. Pure.
+"""Fits tools into token budgets: which tools each profile registers. Pure.
 
-A profile over its budget first gets shorter descriptions (first sentences, then five words and no notes) and only then
-loses tools, lowest rank first; `measures` reports what was done. Every tool belongs to exactly one profile: the
-smallest that registers it.
+A profile registers the tools of its tier and of those before it, in the order of their rank, as far as its budget goes.
+A budget is an upper bound: nothing is added to fill it, and no description is shortened to get more tools in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason
+from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason, Tier
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.terminal_text import counted
 
@@ -24,13 +23,14 @@ DEFAULT_BUDGETS: Mapping[ProfileName, int | None] = {
     ProfileName.STANDARD: 20_000,
     ProfileName.FULL: None,
 }
-_RESERVE = 0.15
-"""The share of a budget reserved for tools registered on their first use."""
+DEFAULT_CONCISE = frozenset({ProfileName.MINIMAL})
+"""Profiles whose tools are described in at most five words."""
 
 _LEAST = 16
 """Approximate tokens of the smallest possible tool; with less room, no other need be tried."""
 
-_LEVELS = (Level.FULL, Level.SENTENCE, Level.WORDS)
+_TRIES = 20
+"""Tools in a row that do not fit before no further ones are measured."""
 
 
 class LoadStrategy(StrEnum):
@@ -43,7 +43,7 @@ class LoadStrategy(StrEnum):
 
 @dataclass(frozen=True)
 class ToolProfile:
-    """What a profile registers, its budget, the length of descriptions, and what it took to fit.
+    """What a profile registers, its budget, the length of descriptions, and what did not fit.
 
     `tokens` is None without a budget, because nothing had to be counted.
     """
@@ -54,6 +54,8 @@ class ToolProfile:
     tools: tuple[str, ...]
     tokens: int | None
     left_out: tuple[str, ...] = ()
+    load_strategy: LoadStrategy = LoadStrategy.IMMEDIATE
+    """When its tools are registered for a client that selects it."""
 
     @property
     def room(self) -> int | None:
@@ -62,15 +64,14 @@ class ToolProfile:
 
     @property
     def measures(self) -> str:
-        """What was done to stay within the budget, for people."""
-        done = {Level.FULL: "", Level.SENTENCE: "described in first sentences", Level.WORDS: "described in five words"}
-        parts = [done[self.level]] if done[self.level] else []
+        """How its tools are described, and what did not fit, for people."""
+        parts = ["described in five words"] if self.level is Level.WORDS else []
         parts += [f"{counted(len(self.left_out), 'tool')} left to find_tool"] if self.left_out else []
         return ", ".join(parts) or "as they are"
 
 
 class Profiles:
-    """All profiles of a catalog, and the profile of each tool. Each profile is built on demand.
+    """All profiles of a catalog, and the tier of each tool. Each profile is built on demand.
 
     `own_tokens` is the cost of the gateway's own tools, which are part of every list.
     """
@@ -81,21 +82,26 @@ class Profiles:
         size: Size,
         own_tokens: int,
         budgets: Mapping[ProfileName, int | None] = DEFAULT_BUDGETS,
+        concise: Collection[ProfileName] = DEFAULT_CONCISE,
     ) -> None:
         self._ranked = ranked
         self._size = size
         self._own_tokens = own_tokens
         self._budgets = budgets
+        self._concise = concise
         self._made: dict[ProfileName, ToolProfile] = {}
+        self._names: dict[ProfileName, frozenset[str]] = {}
 
     def profile(self, name: ProfileName) -> ToolProfile:
         if name not in self._made:
-            budget = self._budgets[name]
-            order = list(ProfileName)
-            smaller = order[order.index(name) - 1] if budget is not None and name is not order[0] else None
-            # A larger profile registers everything that a smaller one does.
-            kept = frozenset(self.profile(smaller).tools) if smaller is not None else frozenset[str]()
-            self._made[name] = _fit(name, self._ranked, self._size, self._own_tokens, budget, kept)
+            level = Level.WORDS if name in self._concise else Level.FULL
+            place = _ORDER.index(name)
+            wanted = [entry for entry in self._ranked if _ORDER.index(entry.tier.profile) <= place]
+            if place and self._budgets[name] is not None:
+                # A larger profile registers everything that a smaller one does.
+                kept = self._registered(_ORDER[place - 1])
+                wanted.sort(key=lambda entry: entry.candidate.name not in kept)
+            self._made[name] = _fit(name, wanted, self._size, self._own_tokens, self._budgets[name], level)
         return self._made[name]
 
     @lazy
@@ -103,64 +109,53 @@ class Profiles:
         return {name: self.profile(name) for name in ProfileName}
 
     @lazy
-    def tier_of(self) -> Mapping[str, ProfileName]:
-        """The smallest profile that registers a tool. A tool that fits no budget can still be found; it belongs to the
-        widest.
-        """
-        tiers = {entry.candidate.name: ProfileName.FULL for entry in self._ranked}
-        for name in reversed(ProfileName):
-            if name is not ProfileName.FULL:
-                tiers.update(dict.fromkeys(self.profile(name).tools, name))
-        return tiers
+    def tier_of(self) -> Mapping[str, Tier]:
+        """Each tool's tier, and with it the one profile that it belongs to, whether or not that has room for it."""
+        return {entry.candidate.name: entry.tier for entry in self._ranked}
 
     @lazy
     def reasons(self) -> Mapping[str, Reason]:
         return {entry.candidate.name: entry.reason for entry in self._ranked}
 
     def strategy(self, tool: str, selected: ProfileName) -> LoadStrategy:
-        """When a tool is registered under the selected profile: its own tier at once, the next after a first use."""
-        order = list(ProfileName)
-        distance = order.index(self.tier_of[tool]) - order.index(selected)
-        if distance <= 0:
+        """When a tool is registered under the selected profile: at once, or the next tier after a first use."""
+        if tool in self._registered(selected):
             return LoadStrategy.IMMEDIATE
-        return LoadStrategy.ON_FIRST_USE if distance == 1 else LoadStrategy.ON_DEMAND
+        return max(strategy_of(self.tier_of[tool].profile, selected), LoadStrategy.ON_FIRST_USE, key=_STRATEGIES.index)
+
+    def _registered(self, selected: ProfileName) -> frozenset[str]:
+        if selected not in self._names:
+            self._names[selected] = frozenset(self.profile(selected).tools)
+        return self._names[selected]
+
+
+_ORDER = list(ProfileName)
+_STRATEGIES = list(LoadStrategy)
+
+
+def strategy_of(profile: ProfileName, selected: ProfileName) -> LoadStrategy:
+    """When the tools that a profile adds are registered for a client that selected another, or the same."""
+    distance = _ORDER.index(profile) - _ORDER.index(selected)
+    return _STRATEGIES[min(max(distance, 0), len(_STRATEGIES) - 1)]
 
 
 def _fit(
-    name: ProfileName,
-    ranked: Sequence[Ranked],
-    size: Size,
-    own_tokens: int,
-    budget: int | None,
-    kept: frozenset[str],
+    name: ProfileName, wanted: Sequence[Ranked], size: Size, own_tokens: int, budget: int | None, level: Level
 ) -> ToolProfile:
-    everything = [entry.candidate for entry in ranked]
+    """As many as fit, in the order of their rank; a pinned or used tool is always tried."""
     if budget is None:
-        return ToolProfile(name, None, Level.FULL, tuple(candidate.name for candidate in everything), None)
-    wanted = [e.candidate for e in ranked if e.reason is not Reason.WEIGHT or e.candidate.name in kept]
-    level = next((one for one in _LEVELS if _fits(wanted, one, size, budget - own_tokens)), Level.WORDS)
+        return ToolProfile(name, None, level, tuple(entry.candidate.name for entry in wanted), None)
     chosen: list[str] = []
-    total = own_tokens
-    deserving = {candidate.name for candidate in wanted}
-    # First what a smaller profile registers, then by rank.
-    for candidate in sorted(everything, key=lambda candidate: candidate.name not in kept):
-        is_deserving = candidate.name in deserving
-        room = (budget if is_deserving else budget * (1 - _RESERVE)) - total
-        cost = size(candidate, level) if room >= _LEAST else None
-        if cost is not None and cost <= room:
-            chosen.append(candidate.name)
-            total += cost
-        elif not is_deserving:
-            # Sorted by size: once one does not fit, no later one does.
-            break
-    left_out = tuple(candidate.name for candidate in wanted if candidate.name not in set(chosen))
-    return ToolProfile(name, budget, level, tuple(chosen), total, left_out)
-
-
-def _fits(tools: Sequence[Candidate], level: Level, size: Size, room: int) -> bool:
-    """Whether all of them fit; measures only as many as needed to know."""
-    for tool in tools:
-        room -= size(tool, level)
-        if room < 0:
-            return False
-    return True
+    left_out: list[str] = []
+    total, failed = own_tokens, 0
+    for entry in wanted:
+        is_deserving = entry.reason in (Reason.PINNED, Reason.USED)
+        is_tried = budget - total >= _LEAST and (is_deserving or failed < _TRIES)
+        cost = size(entry.candidate, level) if is_tried else None
+        if cost is not None and total + cost <= budget:
+            chosen.append(entry.candidate.name)
+            total, failed = total + cost, 0
+        else:
+            left_out.append(entry.candidate.name)
+            failed += 1
+    return ToolProfile(name, budget, level, tuple(chosen), total, tuple(left_out))

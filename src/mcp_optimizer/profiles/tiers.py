@@ -1,8 +1,10 @@
-"""Ranks tools for registration, by readable rules. Pure.
+"""Ranks tools for registration, by readable rules, and gives each its tier. Pure.
 
-1. pinned tools; 2. tools that were used, most used first; 3. basic verbs over the main nouns of each server, servers
-taking turns; 4. the rest, smallest first. Ties are broken by server and name, so the same catalog always gives the same
-list.
+Core: pinned tools, tools that were used, and of each server what its basic work needs: list and get its main things,
+create, update and move the first of them, one search, one health check, and the list that its work begins with. Common:
+further basic verbs. Rare: the rest. Where names say nothing, the lightest tools come first. At most about a fifth of a
+server's tools are Core, and about a half Core or Common, unless pins and use say more. Ties are broken by server and
+name, so the same catalog always gives the same list.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from mcp_optimizer.search.words import words
 
@@ -31,7 +34,13 @@ _LIKE_BASIC = {
     "ping": "health",
     "status": "health",
 }
-_MAIN_NOUNS = 6
+_READING = ("list", "get")
+_CHANGING = ("create", "update", "move")
+_MAIN_THINGS = 3
+_CORE_SHARE = 5
+_COMMON_SHARE = 2
+_PREFIX_SHARE = 0.8
+"""The share of a server's tools that must begin with a word for it to say nothing about any of them."""
 
 
 class ProfileName(StrEnum):
@@ -42,12 +51,28 @@ class ProfileName(StrEnum):
     FULL = "Full"
 
 
+class Tier(StrEnum):
+    """How often a tool is likely to be needed."""
+
+    CORE = "Core"
+    COMMON = "Common"
+    RARE = "Rare"
+
+    @property
+    def profile(self) -> ProfileName:
+        """The smallest profile that registers such tools."""
+        return _PROFILES[self]
+
+
+_PROFILES = dict(zip(Tier, ProfileName, strict=True))
+
+
 class Reason(StrEnum):
     """Why a tool has its rank."""
 
     PINNED = "pinned in the settings"
     USED = "used before"
-    BASIC = "basic verb over a main noun of its server"
+    BASIC = "basic work of its server"
     WEIGHT = "by token weight"
 
 
@@ -64,70 +89,149 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A tool with its rank and the reason for it."""
+    """A tool with its rank, the reason for it, and its tier."""
 
     candidate: Candidate
     reason: Reason
+    tier: Tier
+
+
+class _Task(NamedTuple):
+    """What a tool's name says: a basic verb, and the thing it is about; "" where it says none."""
+
+    verb: str
+    thing: str
 
 
 def rank(candidates: Sequence[Candidate], pinned: Iterable[str] = ()) -> list[Ranked]:
     """Every tool once, highest rank first. `pinned` are public names."""
     wanted = {name: place for place, name in enumerate(pinned)}
-    basic = _basic_turns(candidates)
-    keyed = []
-    for candidate in candidates:
-        pin = wanted.get(candidate.name)
-        identity = (candidate.server, candidate.name)
-        key: tuple[int, int, tuple[str, str]]
-        if pin is not None:
-            key, reason = (0, pin, identity), Reason.PINNED
-        elif candidate.uses:
-            key, reason = (1, -candidate.uses, identity), Reason.USED
-        elif identity in basic:
-            key, reason = (2, basic[identity], identity), Reason.BASIC
-        else:
-            key, reason = (3, candidate.tokens, identity), Reason.WEIGHT
-        keyed.append((key, Ranked(candidate, reason)))
+    keyed: list[tuple[tuple[int, int, str, str], Ranked]] = []
+    for server in _by_server(candidates).values():
+        places = _places(server)
+        for candidate in server:
+            place = places[candidate.name]
+            if (pin := wanted.get(candidate.name)) is not None:
+                order, ranked = (0, pin), Ranked(candidate, Reason.PINNED, Tier.CORE)
+            elif candidate.uses:
+                order, ranked = (1, -candidate.uses), Ranked(candidate, Reason.USED, Tier.CORE)
+            else:
+                # Servers take turns: the first tool of each, then the second of each.
+                order = (2 + list(Tier).index(place.tier), place.turn)
+                ranked = Ranked(candidate, place.reason, place.tier)
+            keyed.append(((*order, candidate.server, candidate.name), ranked))
     return [ranked for _, ranked in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def _basic_turns(candidates: Sequence[Candidate]) -> Mapping[tuple[str, str], int]:
-    """The turn of each basic tool: the first of every server, then the second of every server."""
-    by_server: dict[str, list[Candidate]] = defaultdict(list)
+def _by_server(candidates: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    found: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
-        by_server[candidate.server].append(candidate)
-    turns: dict[tuple[str, str], int] = {}
-    for server, tools in by_server.items():
-        nouns = _main_nouns(tools)
-        basics = [(key, tool) for tool in tools if (key := _basic_key(tool, nouns)) is not None]
-        for turn, (_, tool) in enumerate(sorted(basics, key=lambda pair: (pair[0], pair[1].name))):
-            turns[(server, tool.name)] = turn
-    return turns
+        found[candidate.server].append(candidate)
+    return found
 
 
-def _main_nouns(tools: Sequence[Candidate]) -> list[str]:
-    """What most of a server's tools are about."""
-    counts = Counter(noun for tool in tools for noun in set(_nouns(tool)))
-    return [noun for noun, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAIN_NOUNS]]
+class _PlaceOfTool(NamedTuple):
+    """A tool's turn among those of its server, its tier, and why."""
+
+    turn: int
+    tier: Tier
+    reason: Reason
 
 
-def _basic_key(tool: Candidate, nouns: Sequence[str]) -> tuple[bool, int, int] | None:
-    """How basic a tool is: whether it is just a verb and a noun, which noun, which verb; None if it is not basic."""
-    spelt = words(tool.own_name)
-    verb = next((_LIKE_BASIC.get(word, word) for word in spelt if _LIKE_BASIC.get(word, word) in BASIC_VERBS), None)
-    if verb is None:
-        return None
-    if verb == "health":
-        return (False, 0, BASIC_VERBS.index(verb))
-    own = _nouns(tool)
-    place = next((place for place, noun in enumerate(nouns) if own and noun == own[-1]), None)
-    # A verb and its noun, with at most one word between: `get_card`, not `get_card_comments_by_user`.
-    return (len(spelt) > 2, place, BASIC_VERBS.index(verb)) if place is not None and len(spelt) <= 3 else None
+def _places(tools: Sequence[Candidate]) -> dict[str, _PlaceOfTool]:
+    """The place of each tool among those of its server."""
+    tasks = {tool.name: task for tool, task in zip(tools, _tasks(tools), strict=True)}
+    basic = _basic_work(tools, tasks)
+    weight = {tool.name: (tool.tokens, tool.name) for tool in tools}
+    spoken_of = Counter(word for task in tasks.values() for word in set(task.thing.split()))
+    further = sorted(
+        (name for name, task in tasks.items() if name not in basic and task.verb),
+        key=lambda name: (_further(tasks[name], spoken_of), weight[name]),
+    )
+    rest = sorted(set(tasks) - set(basic) - set(further), key=lambda name: weight[name])
+    order = [*basic, *further, *rest]
+    fifth, half = -(-len(tools) // _CORE_SHARE), len(tools) // _COMMON_SHARE
+    # Where names say nothing of what is basic, the first of the others are.
+    core = min(len(basic), fifth) or fifth
+    named = {*basic, *further}
+    return {
+        name: _PlaceOfTool(
+            turn,
+            Tier.CORE if turn < core else Tier.COMMON if turn < half else Tier.RARE,
+            Reason.BASIC if name in named else Reason.WEIGHT,
+        )
+        for turn, name in enumerate(order)
+    }
 
 
-def _nouns(tool: Candidate) -> list[str]:
-    verbs = {*BASIC_VERBS, *_LIKE_BASIC}
-    return [_singular(word) for word in words(tool.own_name) if word not in verbs and not word.isdigit()]
+def _basic_work(tools: Sequence[Candidate], tasks: Mapping[str, _Task]) -> list[str]:
+    """What the basic work with a server needs, most needed first."""
+    lightest = {tool.name: (tool.tokens, tool.name) for tool in tools}
+    by_task: dict[_Task, str] = {}
+    for name in sorted(tasks, key=lambda name: lightest[name]):
+        by_task.setdefault(tasks[name], name)
+    things = _main_things(tasks.values())
+    wanted = [_Task(verb, thing) for thing in things for verb in _READING]
+    wanted[len(_READING) : len(_READING)] = [_Task(verb, thing) for thing in things[:1] for verb in _CHANGING]
+    found = [by_task[task] for task in wanted if task in by_task]
+    # Of several searches, and of several checks, the lightest.
+    searches = [by_task[task] for thing in things if (task := _Task("search", thing)) in by_task]
+    checks = [name for name, task in tasks.items() if task.verb == "health"]
+    for group in (searches, checks, _beginnings(tasks)):
+        found += sorted(group, key=lambda name: lightest[name])[:1]
+    return list(dict.fromkeys(found))
+
+
+def _main_things(tasks: Iterable[_Task]) -> list[str]:
+    """The things that a server does most basic work with, and that most of its tools name."""
+    verbs: dict[str, set[str]] = defaultdict(set)
+    named: Counter[str] = Counter()
+    for task in tasks:
+        if task.thing:
+            named.update({task.thing, *task.thing.split()})
+            if task.verb:
+                verbs[task.thing].add(task.verb)
+    return sorted(verbs, key=lambda thing: (-len(verbs[thing]), -named[thing], thing))[:_MAIN_THINGS]
+
+
+def _beginnings(tasks: Mapping[str, _Task]) -> list[str]:
+    """Lists of something that no other tool names: what the work of a server is done in, such as its instances."""
+    named = Counter(word for task in tasks.values() for word in set(task.thing.split()))
+    return [
+        name
+        for name, task in tasks.items()
+        if task.verb == "list"
+        and len(tasks) > 1
+        and task.thing
+        and all(named[word] == 1 for word in task.thing.split())
+    ]
+
+
+def _further(task: _Task, spoken_of: Mapping[str, int]) -> tuple[bool, int, str, int]:
+    """How near to basic work a tool is: just a verb and a thing, of which other tools speak, in order of the verbs."""
+    return (" " in task.thing, -spoken_of.get(task.thing, 0), task.thing, BASIC_VERBS.index(task.verb))
+
+
+def _tasks(tools: Sequence[Candidate]) -> list[_Task]:
+    spelt = [words(tool.own_name) for tool in tools]
+    first = Counter(name[0] for name in spelt if name)
+    # `jira_get_issue`, `jira_list_boards`: the word that all begin with is the server's.
+    common = {word for word, count in first.items() if count > 2 and count >= _PREFIX_SHARE * len(tools)}
+    return [_task(name[1:] if len(name) > 1 and name[0] in common - _VERBS else name) for name in spelt]
+
+
+_VERBS = frozenset({*BASIC_VERBS, *_LIKE_BASIC})
+
+
+def _task(spelt: Sequence[str]) -> _Task:
+    """A verb before its thing, or after it, as in `issue_read`; any check of health."""
+    verbs = [_LIKE_BASIC.get(word, word) for word in spelt]
+    thing = [_singular(word) for word in spelt if not word.isdigit()]
+    if verbs and verbs[0] in BASIC_VERBS:
+        return _Task(verbs[0], " ".join(thing[1:]))
+    if verbs and verbs[-1] in BASIC_VERBS:
+        return _Task(verbs[-1], " ".join(thing[:-1]))
+    return _Task("", " ".join(thing[1:]))
 
 
 def _singular(word: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.compression import techniques
-from mcp_optimizer.compression.compress import Dialect, compress
+from mcp_optimizer.compression.compress import Dialect, SchemaNotes, compress
 from mcp_optimizer.compression.techniques import COMPRESSION, SHRINKING
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.token_counter import TokenCounter
@@ -19,7 +19,7 @@ SAMPLES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("samples.jso
 TOOLS = [McpTool.model_validate(sample) for sample in SAMPLES]
 COUNT = TokenCounter().count_tokens
 
-DIGESTS = {5: "6a0286c733bed1a9", 6: "71224e82caf611ab"}
+DIGESTS = {5: "6a0286c733bed1a9", 6: "71224e82caf611ab", 7: "e172381020c1d83c"}
 """Digests of the compressed samples by version. A new version adds an entry; old ones stay, so that none is reused."""
 
 NAMES = [technique.name for technique in SHRINKING] + [
@@ -29,7 +29,8 @@ NAMES = [technique.name for technique in SHRINKING] + [
 
 def digest() -> str:
     """The digest of everything that is stored: definitions and parameter groups, in every dialect."""
-    made = [compress(tool, COUNT, dialect) for dialect in Dialect for tool in TOOLS]
+    every = [(tool, dialect, notes) for notes in SchemaNotes for dialect in Dialect for tool in TOOLS]
+    made = [compress(tool, COUNT, dialect, notes=notes) for tool, dialect, notes in every]
     stored = [(one.wire_json, one.tokens, repr(one.groups)) for one in made]
     return hashlib.sha256(json.dumps(stored).encode()).hexdigest()[:16]
 
@@ -52,8 +53,9 @@ def test_no_version_is_used_twice() -> None:
 def test_every_technique_has_a_sample_that_it_changes(name: str) -> None:
     steps = {
         step.technique
+        for notes in SchemaNotes
         for dialect in Dialect
         for tool in TOOLS
-        for step in compress(tool, COUNT, dialect, explained=True).steps
+        for step in compress(tool, COUNT, dialect, notes=notes, explained=True).steps
     }
     assert name in steps, "add a sample to samples.json that shows what this technique does"

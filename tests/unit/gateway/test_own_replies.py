@@ -187,7 +187,7 @@ async def test_more_tools_than_a_reply_holds_are_left_out_and_that_is_said() -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["an enum", "properties", "required", "words", "a depth"])
+@pytest.mark.parametrize("name", ["an enum", "properties", "required", "words", "branches"])
 async def test_an_argument_error_is_within_the_limit_and_the_original_schema_decides(name: str) -> None:
     async with served(running("s", HUGE[name])) as opened:
         wrong = {"thing": "nothing of the kind", "p0": 1, "a": 1}

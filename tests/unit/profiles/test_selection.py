@@ -1,4 +1,4 @@
-"""Tools are chosen for a budget by rank, and described more briefly before any is dropped."""
+"""Tools are chosen by tier and rank, within a budget that is never exceeded and never filled for its own sake."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.profiles.selection import LoadStrategy, Profiles
-from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason, rank
+from mcp_optimizer.profiles.selection import LoadStrategy, Profiles, strategy_of
+from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason, Tier, rank
 
 OWN = 100
-BRIEFER = {Level.FULL: 4, Level.SENTENCE: 2, Level.WORDS: 1}
+COST = {Level.FULL: 4, Level.WORDS: 1}
 
 
 def tools(*weights: int) -> list[Candidate]:
@@ -22,29 +22,46 @@ def tools(*weights: int) -> list[Candidate]:
     ]
 
 
+def pinned(*weights: int) -> list[Ranked]:
+    return [Ranked(tool, Reason.PINNED, Tier.CORE) for tool in tools(*weights)]
+
+
 def profiles(
-    ranked: Sequence[Ranked], minimal: int | None, standard: int | None = None, full: int | None = None
+    ranked: Sequence[Ranked],
+    minimal: int | None,
+    standard: int | None = None,
+    full: int | None = None,
+    concise: frozenset[ProfileName] = frozenset(),
 ) -> tuple[Profiles, Counter[str]]:
-    """Tools cost their weight in words, twice that in sentences, four times in full. Also counts measurements."""
+    """Tools cost their weight in five words, four times that in full. Also counts measurements."""
     asked: Counter[str] = Counter()
 
     def size(candidate: Candidate, level: Level) -> int:
         asked[candidate.name] += 1
-        return candidate.tokens * BRIEFER[level]
+        return candidate.tokens * COST[level]
 
     budgets: Mapping[ProfileName, int | None] = dict(zip(ProfileName, (minimal, standard, full), strict=True))
-    return Profiles(ranked, size, OWN, budgets), asked
+    return Profiles(ranked, size, OWN, budgets, concise), asked
 
 
-def test_a_profile_over_its_budget_is_described_more_briefly_before_it_drops_a_tool() -> None:
-    pinned = [Ranked(tool, Reason.PINNED) for tool in tools(100, 100)]
-    for budget, level in ((900, Level.FULL), (500, Level.SENTENCE), (300, Level.WORDS)):
-        made = profiles(pinned, budget)[0].profile(ProfileName.MINIMAL)
-        assert (made.level, made.tools, made.left_out) == (level, ("tool_000", "tool_001"), ())
-        assert made.tokens == OWN + 200 * BRIEFER[level]
-    tight = profiles(pinned, 250)[0].profile(ProfileName.MINIMAL)
-    assert (tight.tools, tight.left_out, tight.room) == (("tool_000",), ("tool_001",), 50)
-    assert tight.measures == "described in five words, 1 tool left to find_tool"
+def test_a_profile_over_its_budget_drops_tools_and_no_description_gets_worse() -> None:
+    for budget, fitting in ((900, 2), (500, 1), (300, 0)):
+        made = profiles(pinned(100, 100), budget)[0].profile(ProfileName.MINIMAL)
+        assert (made.level, len(made.tools), len(made.left_out)) == (Level.FULL, fitting, 2 - fitting)
+        assert made.tokens == OWN + 400 * fitting
+    assert profiles(pinned(100, 100), 500)[0].profile(ProfileName.MINIMAL).measures == "1 tool left to find_tool"
+
+
+def test_a_profile_is_described_in_five_words_where_that_is_wanted() -> None:
+    made = profiles(pinned(100, 100), 900, 900, concise=frozenset({ProfileName.MINIMAL}))[0]
+    assert made.profile(ProfileName.MINIMAL).level is Level.WORDS
+    assert made.profile(ProfileName.MINIMAL).measures == "described in five words"
+    assert made.profile(ProfileName.STANDARD).level is Level.FULL
+
+
+def test_a_budget_is_not_filled_with_tools_of_later_tiers() -> None:
+    made = profiles(rank(tools(*[10] * 100)), 1_000_000, 1_000_000)[0]
+    assert [len(made.profile(name).tools) for name in ProfileName] == [20, 50, 100]
 
 
 def test_no_more_tools_are_measured_than_it_takes() -> None:
@@ -60,28 +77,26 @@ def test_no_more_tools_are_measured_than_it_takes() -> None:
 
 
 def test_a_deserving_tool_that_is_too_large_does_not_end_the_search_for_smaller_ones() -> None:
-    pinned = [Ranked(tool, Reason.PINNED) for tool in tools(50, 5_000, 50)]
-    made = profiles(pinned, 300)[0].profile(ProfileName.MINIMAL)
+    made = profiles(pinned(50, 5_000, 50), 600)[0].profile(ProfileName.MINIMAL)
     assert made.tools == ("tool_000", "tool_002")
     assert made.left_out == ("tool_001",)
 
 
-def test_tools_that_only_weigh_little_leave_a_reserve_for_those_that_come_into_use() -> None:
-    made = profiles(rank(tools(*[10] * 1_000)), 1_000)[0].profile(ProfileName.MINIMAL)
-    assert made.room is not None
-    assert made.room >= 150
-
-
 def test_every_tool_has_one_tier_and_the_next_tier_comes_on_first_use() -> None:
-    made, _ = profiles(rank(tools(*[50] * 100)), 1_000, 2_000)
-    counted = Counter(made.tier_of.values())
-    assert sum(counted.values()) == 100
-    assert counted[ProfileName.MINIMAL] == len(made.by_name[ProfileName.MINIMAL].tools)
+    made, _ = profiles(rank(tools(*[50] * 100)), 100_000, 200_000)
+    assert Counter(made.tier_of.values()) == {Tier.CORE: 20, Tier.COMMON: 30, Tier.RARE: 50}
     tool_of = {tier: tool for tool, tier in made.tier_of.items()}
-    strategies = [made.strategy(tool_of[tier], ProfileName.MINIMAL) for tier in ProfileName]
+    strategies = [made.strategy(tool_of[tier], ProfileName.MINIMAL) for tier in Tier]
     assert strategies == [LoadStrategy.IMMEDIATE, LoadStrategy.ON_FIRST_USE, LoadStrategy.ON_DEMAND]
+    assert strategies == [strategy_of(name, ProfileName.MINIMAL) for name in ProfileName]
     assert all(made.strategy(tool, ProfileName.FULL) is LoadStrategy.IMMEDIATE for tool in made.tier_of)
     assert set(made.reasons.values()) == {Reason.WEIGHT}
+    assert {profile.load_strategy for profile in made.by_name.values()} == {LoadStrategy.IMMEDIATE}
+
+
+def test_a_core_tool_that_does_not_fit_is_registered_on_its_first_use() -> None:
+    made, _ = profiles(pinned(50, 5_000), 600)
+    assert made.strategy("tool_001", ProfileName.MINIMAL) is LoadStrategy.ON_FIRST_USE
 
 
 @given(
@@ -99,10 +114,9 @@ def test_budgets_hold_and_a_larger_profile_keeps_what_a_smaller_one_has(
     made, _ = profiles(rank(candidates, ["tool_3"]), OWN + minimal, OWN + minimal + more, OWN + minimal + 2 * more)
     for name in ProfileName:
         profile = made.profile(name)
-        costs = {candidate.name: candidate.tokens * BRIEFER[profile.level] for candidate in candidates}
+        costs = {candidate.name: candidate.tokens * COST[profile.level] for candidate in candidates}
         assert profile.tokens == OWN + sum(costs[tool] for tool in profile.tools)
         assert profile.token_budget is not None
         assert profile.tokens <= profile.token_budget
         assert len(set(profile.tools)) == len(profile.tools)
-    if made.profile(ProfileName.MINIMAL).level is made.profile(ProfileName.STANDARD).level:
-        assert set(made.profile(ProfileName.MINIMAL).tools) <= set(made.profile(ProfileName.STANDARD).tools)
+    assert set(made.profile(ProfileName.MINIMAL).tools) <= set(made.profile(ProfileName.STANDARD).tools)
