@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from mcp_optimizer.domain.json_schema import named, properties_of, reference_of
 from mcp_optimizer.results.limit_names import CURSORS, LIMITS, NUMBERED, OFFSETS, WRAPPERS
 
 _LONGEST_NUMBER = 9
@@ -16,7 +17,7 @@ _NO_OBJECT: Mapping[str, Any] = {}
 _NUMBERS = frozenset({"integer", "number", "string"})
 
 
-class Asked(NamedTuple):
+class AskedLimits(NamedTuple):
     """What a call says of limits: each parameter and its value, if known, and how many rows come before."""
 
     limits: tuple[tuple[str, int | None], ...] = ()
@@ -29,7 +30,7 @@ class Asked(NamedTuple):
         return bool(self.limits) or self.is_paged
 
 
-def asked_of(arguments: Any, schema: Any) -> Asked:
+def asked_of(arguments: Any, schema: Any) -> AskedLimits:
     """What a call says of limits, by its arguments in the tool's own shape and by the defaults in its schema."""
     limits: list[tuple[str, int | None]] = []
     before: int | None = 0
@@ -58,7 +59,7 @@ def asked_of(arguments: Any, schema: Any) -> Asked:
     if page is not None and page > 0 and before == 0:
         size = next((most for _, most in limits if most is not None), None)
         before = None if size is None else page * size
-    return Asked(tuple(limits), before, is_paged)
+    return AskedLimits(tuple(limits), before, is_paged)
 
 
 _ASKING: Mapping[str, None] = {**LIMITS, **OFFSETS, **NUMBERED, **CURSORS}
@@ -68,29 +69,23 @@ def _levels(arguments: Any, schema: Any) -> Iterator[tuple[Mapping[str, Any], Ma
     """Arguments with the schemas of their properties: of the call, and of objects in which arguments may stand."""
     given = arguments if isinstance(arguments, dict) else _NO_OBJECT
     root = schema if isinstance(schema, dict) else _NO_OBJECT
-    declared = _properties(root)
+    declared = properties_of(root)
     yield given, declared
     for name in {*(given.keys() & WRAPPERS.keys()), *(declared.keys() & WRAPPERS.keys())}:
         inner, about = given.get(name), _resolved(declared.get(name), root)
-        if isinstance(inner, dict) or "properties" in about:
-            yield inner if isinstance(inner, dict) else _NO_OBJECT, _properties(about)
-
-
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else _NO_OBJECT
+        if isinstance(inner, dict) or properties_of(about):
+            yield inner if isinstance(inner, dict) else _NO_OBJECT, properties_of(about)
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """A schema, or the definition that it names. Only one step, so that a circle ends."""
     if not isinstance(schema, dict):
         return _NO_OBJECT
-    if isinstance(place := schema.get("$ref"), str):
-        _, _, name = place.rpartition("/")
-        for key in ("$defs", "definitions"):
-            if isinstance(known := root.get(key), dict) and isinstance(found := known.get(name), dict):
-                return found
-    return schema
+    if (place := reference_of(schema)) is None:
+        return schema
+    _, _, name = place.rpartition("/")
+    found = named(root, "$defs").get(name, named(root, "definitions").get(name))
+    return found if isinstance(found, dict) else schema
 
 
 def _isnumber_of_rows(value: Any, declared: Mapping[str, Any]) -> bool:

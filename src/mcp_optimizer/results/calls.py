@@ -9,10 +9,10 @@ from typing import Any
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.domain.tools import shape_key
-from mcp_optimizer.results.asked_limits import Asked, asked_of
+from mcp_optimizer.results.asked_limits import AskedLimits, asked_of
 from mcp_optimizer.results.cache import CacheKey
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.tool_limits import Around, Extent, extent_of
+from mcp_optimizer.results.tool_limits import Extent, ShownRows, extent_of
 from mcp_optimizer.runtime.lazy import lazy
 
 
@@ -52,11 +52,11 @@ class Call:
         return self.reads and self.annotations.get("openWorldHint") is False
 
     @lazy
-    def asked(self) -> Asked:
+    def asked(self) -> AskedLimits:
         """What it says of limits."""
         return asked_of(self.arguments, self.input_schema)
 
-    def judge(self, around: Around) -> Extent:
+    def judge(self, around: ShownRows) -> Extent:
         """Whether the tool cut the result that shows this."""
         extent = extent_of(around, self.asked) if self.extent is None else self.extent
         return replace(extent, is_told=False) if extent.is_told and self.is_whole else extent

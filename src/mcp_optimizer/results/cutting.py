@@ -20,7 +20,7 @@ from mcp_optimizer.results.pages import divide
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Text, compact, json_value, size_of
 from mcp_optimizer.results.room import Shown
 from mcp_optimizer.results.rows import find_table
-from mcp_optimizer.results.tool_limits import Around, Extent, Judge
+from mcp_optimizer.results.tool_limits import Extent, Judge, ShownRows
 from mcp_optimizer.runtime.lazy import lazy
 
 _LIKELY_PER_TOKEN = 2
@@ -260,9 +260,9 @@ def _data_of(documents: Sequence[tuple[int, ResultDocument]]) -> DataInfo | None
     return DataInfo(documents[0][1].row_count, documents[0][1].column_count)
 
 
-def around_documents(documents: Sequence[tuple[int, ResultDocument]]) -> Around:
+def around_documents(documents: Sequence[tuple[int, ResultDocument]]) -> ShownRows:
     """What the texts of a result show of a list; of several texts, nothing is known."""
     if len(documents) != 1:
-        return Around()
+        return ShownRows()
     document = documents[0][1]
-    return Around(document.row_count, document.objects, is_shown=document.is_json)
+    return ShownRows(document.row_count, document.objects, is_shown=document.is_json)

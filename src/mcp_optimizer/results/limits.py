@@ -20,7 +20,7 @@ from mcp_optimizer.results.notices import with_line
 from mcp_optimizer.results.pages import Pieces, divide
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading
 from mcp_optimizer.results.room import Count
-from mcp_optimizer.results.tool_limits import Around, Extent, Judge, no_limit, objects_in, only_list
+from mcp_optimizer.results.tool_limits import Extent, Judge, ShownRows, no_limit, objects_in, only_list
 
 _MOST_PER_TOKEN = 12
 """Bytes that a token has at most, in texts that are not made to have more."""
@@ -72,19 +72,19 @@ def is_parsed(reading: Reading) -> bool:
     return reading.size <= PARSED and not reading.has_large_structure
 
 
-def around_of(reading: Reading) -> Around:
+def around_of(reading: Reading) -> ShownRows:
     """What a result shows of a list, if it is small enough to be parsed."""
     if reading.result.get("isError"):
-        return Around()
+        return ShownRows()
     values = [value for value in (reading.structured, reading.value) if isinstance(value, dict | list)]
     objects = tuple(each for value in values for each in objects_in(value))
     is_shown = not reading.slots or reading.value is not NO_JSON
     if (data := reading.data) is not None and data.row_count is not None:
-        return Around(data.row_count, objects, is_shown=is_shown)
+        return ShownRows(data.row_count, objects, is_shown=is_shown)
     listed = next((count for value in values if (count := only_list(value)) is not None), None)
     # A server may send each element as a text.
     several = len(reading.slots) if len(reading.slots) > 1 and not values else None
-    return Around(several if listed is None else listed, objects, "item", is_shown)
+    return ShownRows(several if listed is None else listed, objects, "item", is_shown)
 
 
 def whole_pieces(reading: Reading, limits: ResultLimits, count: Count, judge: Judge = no_limit) -> Pieces:

@@ -339,5 +339,5 @@ class Results:
             part = Call("", "", caller, extent=await self._reader.extent(kept))
             treatment = replace(_AS_IT_IS, max_tokens=kept.max_tokens)
             return await self._told(selection, treatment, part, PerformanceInfo.since(started))
-        found, extent = await self._reader.part(kept, offset, limit, search)
+        found, extent = await self._reader.read_on(kept, offset, limit, search)
         return await self.described(found, started, replace(OF_NO_TOOL, extent=extent))

@@ -42,7 +42,7 @@ class ResultReader:
         self._measure = Measure(count)
         self._selecting = selecting
 
-    async def part(
+    async def read_on(
         self, result: KeptResult, offset: int, limit: int | None, search: str
     ) -> tuple[dict[str, Any], Extent]:
         """A page, or the pieces that contain a text; and whether there is more than that."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from mcp_optimizer.results.asked_limits import Asked, number_of_rows
+from mcp_optimizer.results.asked_limits import AskedLimits, number_of_rows
 from mcp_optimizer.results.limit_names import HOLDERS, PAGES, SAYING, Kind
 from mcp_optimizer.results.metadata import DataInfo
 
@@ -23,7 +23,7 @@ _NO_TOKEN = frozenset({"", "0", "-1", "null", "none", "undefined"})
 _PLACES = frozenset({"href", "url", "cursor", "token"})
 
 
-class Around(NamedTuple):
+class ShownRows(NamedTuple):
     """What a result shows of a list: how many rows, and the objects that may say whether there are more."""
 
     rows: int | None = None
@@ -83,16 +83,16 @@ class Extent:
 COMPLETE = Extent(is_cut=False)
 UNKNOWN = Extent()
 CUT = Extent(is_cut=True)
-Judge = Callable[[Around], Extent]
+Judge = Callable[[ShownRows], Extent]
 """Says of what a result shows whether it is all."""
 
 
-def no_limit(around: Around) -> Extent:
+def no_limit(around: ShownRows) -> Extent:
     """The judge of a result that no tool's limit concerns, unless it says so itself."""
-    return extent_of(around, Asked())
+    return extent_of(around, AskedLimits())
 
 
-def extent_of(around: Around, asked: Asked) -> Extent:
+def extent_of(around: ShownRows, asked: AskedLimits) -> Extent:
     """Whether there are more rows. What the result says counts more than what its number of rows suggests."""
     said = _said(around, asked)
     if said is False:
@@ -125,7 +125,7 @@ def only_list(value: Any) -> int | None:
     return len(value) if isinstance(value, list) else None
 
 
-def _said(around: Around, asked: Asked) -> bool | None:
+def _said(around: ShownRows, asked: AskedLimits) -> bool | None:
     """Whether the result says that there is more. Where it contradicts itself, there may be: that is the safe side."""
     found: set[bool | None] = set()
     for said in around.objects:
@@ -139,7 +139,7 @@ def _said(around: Around, asked: Asked) -> bool | None:
     return True if True in found else False if False in found else None
 
 
-def _is_unsure(around: Around) -> bool:
+def _is_unsure(around: ShownRows) -> bool:
     """Whether something in the result may mean that there is more."""
     for said in around.objects:
         for key in said.keys() & SAYING.keys():
@@ -162,7 +162,7 @@ def _of_flag(kind: Kind, value: Any) -> bool | None:
     return not value if kind is Kind.END else None
 
 
-def _of_total(value: Any, rows: int | None, asked: Asked) -> bool | None:
+def _of_total(value: Any, rows: int | None, asked: AskedLimits) -> bool | None:
     total = number_of_rows(value, least=0)
     if total is None or rows is None or asked.before is None or total < rows:
         # Below what is shown it is no number of rows.
