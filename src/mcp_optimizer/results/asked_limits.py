@@ -37,8 +37,9 @@ def asked_of(arguments: Any, schema: Any) -> AskedLimits:
     page: int | None = None
     is_paged = False
     for given, declared in _levels(arguments, schema):
-        names = {*(given.keys() & _ASKING.keys()), *(declared.keys() & _ASKING.keys())}
-        for name in sorted(names):
+        if declared.keys().isdisjoint(_ASKING.keys()) and given.keys().isdisjoint(_ASKING.keys()):
+            continue
+        for name in sorted({*(given.keys() & _ASKING.keys()), *(declared.keys() & _ASKING.keys())}):
             value, about = given.get(name), declared.get(name)
             about = about if isinstance(about, dict) else _NO_OBJECT
             value = about.get("default") if value is None else value
@@ -71,6 +72,8 @@ def _levels(arguments: Any, schema: Any) -> Iterator[tuple[Mapping[str, Any], Ma
     root = schema if isinstance(schema, dict) else _NO_OBJECT
     declared = properties_of(root)
     yield given, declared
+    if given.keys().isdisjoint(WRAPPERS.keys()) and declared.keys().isdisjoint(WRAPPERS.keys()):
+        return
     for name in {*(given.keys() & WRAPPERS.keys()), *(declared.keys() & WRAPPERS.keys())}:
         inner, about = given.get(name), _resolved(declared.get(name), root)
         if isinstance(inner, dict) or properties_of(about):

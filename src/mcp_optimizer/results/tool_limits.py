@@ -94,13 +94,16 @@ def no_limit(around: ShownRows) -> Extent:
 
 def extent_of(around: ShownRows, asked: AskedLimits) -> Extent:
     """Whether there are more rows. What the result says counts more than what its number of rows suggests."""
-    said = _said(around, asked)
+    said = _said(around, asked) if around.objects else None
     if said is False:
         return COMPLETE
     rows = around.rows
-    name, limit = next(((name, most) for name, most in asked.limits if most is not None and most == rows), ("", None))
-    if said or limit is not None:
-        return Extent(said, limit, name, rows, around.unit, is_told=not said or not around.is_shown)
+    if asked.limits and rows is not None:
+        for name, most in asked.limits:
+            if most == rows:
+                return Extent(said, rows, name, rows, around.unit, is_told=not said or not around.is_shown)
+    if said:
+        return Extent(said, rows=rows, unit=around.unit, is_told=not around.is_shown)
     if not asked.is_limited and not _is_unsure(around):
         return COMPLETE
     is_below = rows is not None and all(most is not None and rows < most for _, most in asked.limits)
@@ -111,9 +114,13 @@ def objects_in(value: Any) -> Iterator[Mapping[str, Any]]:
     """The objects of a result that may say whether there is more: itself, and those for this one level down."""
     if not isinstance(value, dict):
         return
-    yield value
+    # Asked first, because it makes no set, and most results say nothing.
+    if not value.keys().isdisjoint(SAYING.keys()):
+        yield value
+    if value.keys().isdisjoint(HOLDERS.keys()):
+        return
     for key in value.keys() & HOLDERS.keys():
-        if isinstance(inner := value[key], dict):
+        if isinstance(inner := value[key], dict) and not inner.keys().isdisjoint(SAYING.keys()):
             yield inner
 
 
