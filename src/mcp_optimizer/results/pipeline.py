@@ -287,13 +287,12 @@ class Results:
         is_worth_it = selection.is_guess or not is_at_most(NOT_WORTH_KEEPING, reading)
         pieces = await self._kept_whole(result_id, reading, limits, call) if is_worth_it else None
         extent = call.judge(around_of(reading)) if is_parsed(reading) else Extent.of(pieces.remark if pieces else "")
-        part = replace(call, extent=extent.of_a_part)
+        part = replace(call, extent=extent.of_a_part(is_guess=selection.is_guess))
         found = await self._told(selection, treatment, part, performance, result_id if pieces else "")
         about: dict[str, Any] = found["_meta"].get(RESULT_META_KEY, {})
         if pieces is not None:
             about = {"resultId": result_id, "unit": pieces.unit, "total": pieces.count, **about}
-        key = RESULT_META_KEY if about else SELECTION_META_KEY
-        return with_meta(found, key, {**about, "fullTokens": full_tokens})
+        return with_meta(found, RESULT_META_KEY if about else SELECTION_META_KEY, {**about, "fullTokens": full_tokens})
 
     async def _kept_whole(self, result_id: str, reading: Reading, limits: ResultLimits, call: Call) -> Pieces | None:
         """The pieces of a complete result, if it could be kept."""
@@ -336,7 +335,8 @@ class Results:
         kept = await self._store.find(result_id, caller.reader)
         if projection is not None:
             selection = await self._reader.select(kept, projection)
-            part = Call("", "", caller, extent=await self._reader.extent(kept))
+            extent = (await self._reader.extent(kept)).of_a_part(is_guess=selection.is_guess)
+            part = Call("", "", caller, extent=extent)
             treatment = replace(_AS_IT_IS, max_tokens=kept.max_tokens)
             return await self._told(selection, treatment, part, PerformanceInfo.since(started))
         found, extent = await self._reader.read_on(kept, offset, limit, search)

@@ -1,7 +1,7 @@
 """What a tool's own limit cut from its result: what the result says of it, or whether it has as many rows as allowed.
 
-Pure, and looks only at keys by name: no part of a result is parsed or gone through for this. Servers may
-write any value anywhere.
+Pure, and looks only at keys by name: no part of a result is parsed or gone through for this. Servers may write
+any value anywhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ShownRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Extent:
-    """Whether a tool's own limit cut its result; None: nobody knows. With a limit that was reached, if any."""
+    """Whether a tool's own limit cut its result, None if that is not known; and the limit that was reached, if any."""
 
     is_cut: bool | None = None
     limit: int | None = None
@@ -62,13 +62,12 @@ class Extent:
             return f"[{count}: the tool's limit ({self.name}); there are more.]"
         return f"[{count}, the tool's limit ({self.name}): there may be more.]"
 
-    @property
-    def of_a_part(self) -> Extent:
-        """The same for a part of the result, in which the model does not read it."""
-        return replace(self, is_told=self.matters)
+    def of_a_part(self, *, is_guess: bool) -> Extent:
+        """The same for what was selected, where the model does not read it. A wrong guess selects nothing."""
+        return replace(self, is_told=self.matters and not is_guess)
 
     def remark(self) -> str:
-        """The same as text, for whoever reads more of the result; "" if there is nothing to say."""
+        """The same as text, to be kept beside the result; "" if there is nothing to say."""
         return json.dumps([self.is_cut, self.limit, self.name, self.rows, self.unit]) if self.matters else ""
 
     @classmethod
