@@ -35,7 +35,8 @@ def check_the_example(result: dict[str, Any], meta: dict[str, Any]) -> None:
     """Compare field by field; the token estimate and the execution time depend on the data and the machine."""
     [block] = result["content"]
     answer = json.loads(block["text"])
-    assert list(answer) == ["query", "rowCount", "columnNames", "data"]
+    assert list(answer) == ["query", "rowCount", "truncated", "columnNames", "data"]
+    assert answer["truncated"] is False
     assert (answer["query"], answer["rowCount"]) == (ARGUMENTS["queryDescription"], 100)
     assert answer["columnNames"] == ["id", "name", "email"]
     assert len(answer["data"]) == 100

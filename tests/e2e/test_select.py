@@ -37,7 +37,8 @@ async def test_a_model_guesses_wrongly_counts_and_pays_only_for_the_part(config:
         assert await texts(client, "create_tag", "tag.name", name="later please") == ['"later please"']
         [notice] = await texts(client, "list_cards", "cards[].owner.name")
         assert notice.startswith(f"[{NOTHING}: none of 50 items has the key owner. Keys: {{card_id, ")
-        counted, _all_of_it = await texts(client, "list_cards", "count_by(cards, &owner_user_id)")
+        counted, line, _all_of_it = await texts(client, "list_cards", "count_by(cards, &owner_user_id)")
         assert sum(json.loads(counted).values()) == 50
+        assert line == "[50 rows: the tool's limit (per_page); there are more.]"
     results = (await command("report", "--config", config, "--database", database, "--json")).json["usage"]["results"]
     assert results["before"] > 10 * results["after"]

@@ -1,9 +1,9 @@
 """An MCP server on stdio that gives whatever result it is asked for.
 
 python giving.py: `give` returns its argument `result` as the result, `huge` a text of so many bytes, `rows` so many
-rows as structured content, `wrapped` its argument in the envelope that it declares, `never` nothing at all; `taken`
-returns its arguments; `change` counts its calls, `refuse` changes nothing and says so, and `changes` says how many
-there were.
+rows as structured content, `newest` the first three or `limit` of a thousand rows, `wrapped` its argument in the
+envelope that it declares, `never` nothing at all; `taken` returns its arguments; `change` counts its calls, `refuse`
+changes nothing and says so, and `changes` says how many there were.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ TOOLS = [
     tool("give", "result", **READS),
     tool("huge", "size", **READS),
     tool("rows", "count", outputSchema={"type": "object"}, **READS),
+    {
+        **tool("newest", **READS),
+        "inputSchema": {"type": "object", "properties": {"limit": {"type": "integer", "default": 3}}},
+    },
     tool("wrapped", "result", outputSchema=ENVELOPE, **READS),
     {
         **tool("taken", **READS),
@@ -58,6 +62,9 @@ def called(name: str, arguments: dict[str, Any]) -> Any:
     if name == "rows":
         rows = {"rows": [{"id": number, "name": f"row {number}"} for number in range(arguments["count"])]}
         return {"content": [{"type": "text", "text": json.dumps(rows)}], "structuredContent": rows}
+    if name == "newest":
+        newest = [{"id": number} for number in range(1_000)][: arguments.get("limit", 3)]
+        return {"content": [{"type": "text", "text": json.dumps(newest)}]}
     if name == "wrapped":
         value = arguments.get("result")
         text = value if isinstance(value, str) else json.dumps(value)

@@ -226,6 +226,7 @@ class Gateway:
                 details.annotations or {},
                 parked.seconds if parked is not None else 0.0,
                 whole,
+                details.input_schema,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
             ask = partial(self._pool.call, server, "tools/call", params, caller)
@@ -239,16 +240,17 @@ class Gateway:
         with recording(self._trail, caller, "tools/call") as record:
             parked, caller = self._begin(caller, record)
             tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
-            server, definition = tool.record.server, tool.record.definition
-            name = definition.name
-            record.about(server, name, definition.definition_hash, arguments)
+            server, name = tool.key
+            record.about(server, name, tool.record.definition_hash, arguments)
             params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
             started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
             if self.built_in.has(server):
                 return record.result(await self.built_in.call(server, name, arguments or {}, caller))
             result = await self._pool.call(server, "tools/call", params, caller)
-            return record.result(await self.results.described(of_a_tool(result), started))
+            schema = tool.record.details.input_schema
+            call = Call(server, name, arguments=arguments or {}, is_whole=True, input_schema=schema)
+            return record.result(await self.results.described(of_a_tool(result), started, call))
 
     def _begin(self, caller: Caller, record: CallRecord) -> tuple[Parked | None, Caller]:
         """The parked call that this one continues, if any, and the caller, whose turn it is."""

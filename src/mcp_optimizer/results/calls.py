@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.domain.tools import shape_key
+from mcp_optimizer.results.asked_limits import AskedLimits, asked_of
 from mcp_optimizer.results.cache import CacheKey
 from mcp_optimizer.results.projection import Projection
+from mcp_optimizer.results.tool_limits import Extent, ShownRows, extent_of
+from mcp_optimizer.runtime.lazy import lazy
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,9 @@ class Call:
     """Seconds the server had already worked before it asked the question that is answered now."""
     is_whole: bool = False
     """Whether the result goes to a program, which needs all of it."""
+    input_schema: Mapping[str, Any] | None = None
+    extent: Extent | None = None
+    """Whether the tool cut the result of which this is a part, if it is one."""
 
     @property
     def shape_key(self) -> str:
@@ -44,6 +50,16 @@ class Call:
     def only_reads(self) -> bool:
         """Whether it also declares that it reads only its server's own data, which is not the protocol's default."""
         return self.reads and self.annotations.get("openWorldHint") is False
+
+    @lazy
+    def asked(self) -> AskedLimits:
+        """What it says of limits."""
+        return asked_of(self.arguments, self.input_schema)
+
+    def judge(self, around: ShownRows) -> Extent:
+        """Whether the tool cut the result that shows this."""
+        extent = extent_of(around, self.asked) if self.extent is None else self.extent
+        return replace(extent, is_told=False) if extent.is_told and self.is_whole else extent
 
     @property
     def has_answers(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mcp_optimizer.largejson.raw import LargeText, LargeValue
@@ -14,11 +15,12 @@ from mcp_optimizer.results.limit_values import NOTICE_ROOM, STRUCTURED, Limited,
 from mcp_optimizer.results.measure import GAP, Measure
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.minifying import Minifier
-from mcp_optimizer.results.notices import cut_notice, notice_block
+from mcp_optimizer.results.notices import cut_notice, notice_block, with_line
 from mcp_optimizer.results.pages import divide
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Text, compact, json_value, size_of
 from mcp_optimizer.results.room import Shown
 from mcp_optimizer.results.rows import find_table
+from mcp_optimizer.results.tool_limits import Extent, Judge, ShownRows
 from mcp_optimizer.runtime.lazy import lazy
 
 _LIKELY_PER_TOKEN = 2
@@ -91,21 +93,26 @@ class Cutting:
             return False
         return self._is_exceeded(self.documents[0][1], most)
 
-    def limited(self, *, is_over: bool) -> Limited:
+    def limited(self, judge: Judge, extent: Extent | None = None) -> Limited:
+        """The result within its limits. `extent` is known of a result that surely exceeds them."""
         documents = self.documents
-        if not is_over and not self._is_over(documents):
-            return Limited(dict(self.whole().result), _data_of(documents))
+        if extent is None:
+            extent = judge(around_documents(documents))
+            self.limits = self.limits.with_room_for(extent)
+            if not self._is_over(documents):
+                return Limited(with_line(self.whole().result, extent), _data_of(documents), extent=extent)
         shown, cut_at, position = self._cut_texts([document for _, document in documents])
         structure, separate = self._cut_structured(documents, shown)
         if separate is not None:
             documents = [*documents, (STRUCTURED, separate)]
-        pieces = divide(documents, self.limits.piece_tokens, self.measure)
+        pieces = replace(divide(documents, self.limits.piece_tokens, self.measure), remark=extent.remark())
         next_offset = pieces.after(cut_at, position)
         notice = cut_notice(pieces, next_offset, self.result_id)
         data = self._kept_data(shown, structure)
         # Here, where it was made: the event loop would take four times as long to free what another core has in reach.
         self.reading.forget_value()
-        return Limited(self._result(shown, structure, notice), data, pieces, next_offset)
+        result = self._result(shown, structure, extent, notice)
+        return Limited(result, data, pieces, next_offset, extent=extent)
 
     def _is_over(self, documents: Sequence[tuple[int, ResultDocument]]) -> bool:
         rows = documents[0][1].row_count if len(documents) == 1 else None
@@ -215,7 +222,7 @@ class Cutting:
         preview = {} if kept is NO_JSON else {"preview": kept}
         return {"truncated": True, "result_id": self.result_id, "description": about, **preview}
 
-    def _result(self, shown: Sequence[bytes], structure: Any, notice: str) -> dict[str, Any]:
+    def _result(self, shown: Sequence[bytes], structure: Any, extent: Extent, notice: str) -> dict[str, Any]:
         texts = [decoded(data) for data in shown]
         blocks: list[Any] = []
         slots = {slot.block: number for number, slot in enumerate(self.reading.slots)}
@@ -227,7 +234,8 @@ class Cutting:
                 blocks.append(with_text(block, texts[at]))
         if not self.reading.slots:
             blocks += [{"type": "text", "text": text} for text in texts]
-        result = {**self.reading.result, "content": [*blocks, notice_block(notice)]}
+        result = with_line({**self.reading.result, "content": blocks}, extent)
+        result["content"] = [*result["content"], notice_block(notice)]
         return result if structure is NO_JSON else {**result, "structuredContent": structure}
 
     def _kept_data(self, shown: Sequence[bytes], structure: Any) -> DataInfo:
@@ -235,7 +243,7 @@ class Cutting:
             table = find_table(self._shown_value)
             return DataInfo() if table is None else DataInfo(table.row_count, table.column_count)
         blocks = [{"type": "text", "text": decoded(data)} for data in shown]
-        found = Reading({"content": blocks, "structuredContent": None if structure is NO_JSON else structure}).data()
+        found = Reading({"content": blocks, "structuredContent": None if structure is NO_JSON else structure}).data
         return found or DataInfo()
 
 
@@ -250,3 +258,11 @@ def _data_of(documents: Sequence[tuple[int, ResultDocument]]) -> DataInfo | None
     if len(documents) != 1 or documents[0][1].row_count is None:
         return None
     return DataInfo(documents[0][1].row_count, documents[0][1].column_count)
+
+
+def around_documents(documents: Sequence[tuple[int, ResultDocument]]) -> ShownRows:
+    """What the texts of a result show of a list; of several texts, nothing is known."""
+    if len(documents) != 1:
+        return ShownRows()
+    document = documents[0][1]
+    return ShownRows(document.row_count, document.objects, is_shown=document.is_json)

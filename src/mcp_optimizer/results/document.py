@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +19,15 @@ from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines,
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
 from mcp_optimizer.results.room import Room
 from mcp_optimizer.results.rows import Path, columns_of, find_table, find_text_table, first_rows
+from mcp_optimizer.results.tool_limits import objects_in
 from mcp_optimizer.runtime.lazy import lazy
 
 _ENCODED = 1 << 20
 _FIRST_ROWS = 20
 _FIRST_LINES = 2_000
 _LOOKED_AT = 1 << 22
+_OUTER, _ENDS, _SMALL = 3, 32, 2_000
+"""How many objects around the rows of a large text are read; how many keys at both ends of each, of how many bytes."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class _Division:
     column_count: int | None = None
     path: Path | None = None
     """The keys that lead to the rows, if all of it was parsed."""
+    objects: tuple[Mapping[str, Any], ...] = ()
+    """What stands around the rows, as far as it is small, if not all of it was parsed."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,11 @@ class ResultDocument:
     @property
     def column_count(self) -> int | None:
         return self._division.column_count
+
+    @property
+    def objects(self) -> tuple[Mapping[str, Any], ...]:
+        """The objects that may say whether there are more rows."""
+        return self._division.objects or tuple(objects_in(self.value))
 
     def cut(self, fits: Fits, max_rows: int = 0) -> Cut:
         """The part that fits, with at most so many rows (0 means no limit)."""
@@ -132,8 +144,26 @@ def _large_json(data: bytes) -> _Division | None:
     # The innermost container whose first elements look like rows.
     for layout in layouts:
         if layout.unit == "items" and (columns := _first_columns(layout)) is not None:
-            return _Division(Layout(data, "rows", *_spans(layout)), True, layout.count, columns)
-    return _Division(layouts[0], True)
+            rows = Layout(data, "rows", *_spans(layout))
+            return _Division(rows, True, layout.count, columns, objects=_small_objects(layouts))
+    return _Division(layouts[0], True, objects=_small_objects(layouts))
+
+
+def _small_objects(layouts: Sequence[Layout]) -> tuple[Mapping[str, Any], ...]:
+    """The outer objects of a large text with their small values: what may say whether there are more rows."""
+    outer = [layout for layout in layouts[::-1] if layout.in_object][:_OUTER]
+    return tuple(each for layout in outer for each in objects_in(_small_values(layout)))
+
+
+def _small_values(layout: Layout) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    last = max(layout.count - _ENDS, _ENDS)
+    for number in (*range(min(_ENDS, layout.count)), *range(last, layout.count)):
+        start, end = int(layout.starts[number]), int(layout.ends[number])
+        if end - start <= _SMALL:
+            with suppress(ValueError, RecursionError):
+                values |= json.loads(b"{%b}" % layout.data[start:end].strip(b" \t\r\n,"))
+    return values
 
 
 def _spans(layout: Layout) -> tuple[Any, Any, int]:

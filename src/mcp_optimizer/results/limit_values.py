@@ -8,6 +8,7 @@ from typing import Any
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.pages import Pieces
 from mcp_optimizer.results.reading import Reading
+from mcp_optimizer.results.tool_limits import COMPLETE, LINE_ROOM, Extent
 
 NOTICE_ROOM = 80
 """Tokens reserved for the notice."""
@@ -44,6 +45,10 @@ class ResultLimits:
         shown = min(self.preview_tokens or self.max_tokens, self.max_tokens)
         return replace(self, max_tokens=shown, preview_tokens=0)
 
+    def with_room_for(self, extent: Extent) -> ResultLimits:
+        """With tokens reserved for the line about the tool's limit, if there is one."""
+        return replace(self, reserved=self.reserved + LINE_ROOM) if self.max_tokens and extent.line else self
+
     @property
     def piece_tokens(self) -> int:
         """The maximum tokens of a piece."""
@@ -65,3 +70,5 @@ class Limited:
     next_offset: int = 0
     shown: Reading | None = None
     """The same result as it was read, if that is known."""
+    extent: Extent = COMPLETE
+    """Whether the tool itself cut it."""

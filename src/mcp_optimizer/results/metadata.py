@@ -1,10 +1,11 @@
 """The metadata of a result in `_meta`: its cost, duration and amount of data.
 
-Pure values. A part that does not apply is omitted on the wire, never null.
+Values. A part that does not apply is omitted on the wire, never null.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,6 +33,11 @@ class PerformanceInfo(NamedTuple):
 
     execution_time_ms: int
     cached_result: bool = False
+
+    @classmethod
+    def since(cls, started: float) -> PerformanceInfo:
+        """From a moment of `time.perf_counter` until now."""
+        return cls(round((time.perf_counter() - started) * 1000))
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mcp_optimizer.results.pages import Pieces
+from mcp_optimizer.results.tool_limits import Extent
 
 
 class Notice(dict[str, Any]):
@@ -26,3 +28,8 @@ def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
 def and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
     """The result, with a notice after it."""
     return {**result, "content": [*result.get("content", ()), notice_block(notice)]}
+
+
+def with_line(result: Mapping[str, Any], extent: Extent) -> dict[str, Any]:
+    """The result, with a line after it if the model has to know of its tool's limit."""
+    return and_told(dict(result), line) if (line := extent.line) else dict(result)

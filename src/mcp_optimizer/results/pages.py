@@ -19,6 +19,9 @@ from mcp_optimizer.runtime.lazy_numpy import np
 _CHUNK = 256 * 1024
 """Approximate bytes of text stored together."""
 
+REMARK = -2
+"""The block number of a remark."""
+
 _MEASURED = 200
 """Pieces that are measured exactly before they are divided; more are divided by length alone."""
 
@@ -45,6 +48,8 @@ class Pieces:
     texts: tuple[bytes, ...]
     bounds: tuple[Positions, ...]
     blocks: tuple[int, ...]
+    remark: str = ""
+    """What a reader has to know of the result; stored after its last piece, where no page begins."""
 
     @property
     def size(self) -> int:
@@ -72,6 +77,9 @@ class Pieces:
                 yield packed(block, first + at, part, np.diff(bounds[at : end + 1]))
                 at = end
             first += at
+        if self.remark:
+            remark = self.remark.encode()
+            yield packed(REMARK, first, remark, np.array([len(remark)]))
 
 
 def divide(documents: Sequence[tuple[int, ResultDocument]], budget: int, count: Callable[[bytes], int]) -> Pieces:

@@ -24,7 +24,7 @@ from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.examples import example
 from mcp_optimizer.results.limit_values import Limited, ResultLimits
-from mcp_optimizer.results.limits import limited, validity, whole_pieces
+from mcp_optimizer.results.limits import around_of, is_parsed, limited, validity, whole_pieces
 from mcp_optimizer.results.metadata import (
     NOT_COUNTED,
     PerformanceInfo,
@@ -46,6 +46,7 @@ from mcp_optimizer.results.selecting import Selecting, selectable
 from mcp_optimizer.results.selection import NOT_WORTH_KEEPING, SELECTED_ROOM, SENT_WHOLE, Selection, not_selected
 from mcp_optimizer.results.short_lines import only_line
 from mcp_optimizer.results.store import ResultStore, new_result_id
+from mcp_optimizer.results.tool_limits import Extent, with_extent
 from mcp_optimizer.runtime.afterwards import Afterwards
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -175,7 +176,7 @@ class Results:
         return about is None or self._store is None or await self._store.has(about["resultId"], call.caller.reader)
 
     def _served_again(self, kept: Mapping[str, Any], started: float) -> dict[str, Any]:
-        metadata = ResponseMetadata(performance=_performance(started)._replace(cached_result=True))
+        metadata = ResponseMetadata(performance=PerformanceInfo.since(started)._replace(cached_result=True))
         return with_metadata(kept, metadata, plain=self._options.plain_meta)
 
     async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
@@ -183,7 +184,7 @@ class Results:
         result = of_a_tool(await ask())
         if is_input_required(result):
             return result
-        performance = _performance(started)
+        performance = PerformanceInfo.since(started)
         reading = Reading(result)
         if self._learn is not None and not result.get("isError"):
             self._later.do(partial(self._learn, call.shape_key, partial(example, reading)))
@@ -191,16 +192,16 @@ class Results:
             return await self._selected(reading, call.select, treatment, call, performance)
         return await self._finished(reading, treatment, call, performance)
 
-    async def described(self, result: dict[str, Any], started: float) -> dict[str, Any]:
+    async def described(self, result: dict[str, Any], started: float, call: Call = OF_NO_TOOL) -> dict[str, Any]:
         """An unchanged result with its cost; `started` is from `time.perf_counter`."""
         if is_input_required(result):
             return result
-        return await self._finished(Reading(result), _AS_IT_IS, OF_NO_TOOL, _performance(started))
+        return await self._finished(Reading(result), _AS_IT_IS, call, PerformanceInfo.since(started))
 
     async def within(self, result: dict[str, Any], caller: Caller, started: float, most: int) -> dict[str, Any]:
         """A result of our own within so many tokens, with its cost; the rest is kept for `read`."""
         treatment = replace(_AS_IT_IS, max_tokens=most)
-        return await self._finished(Reading(result), treatment, Call("", "", caller), _performance(started))
+        return await self._finished(Reading(result), treatment, Call("", "", caller), PerformanceInfo.since(started))
 
     async def _finished(
         self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""
@@ -209,7 +210,7 @@ class Results:
         limits = treatment.limits if self._store is not None else _NO_LIMITS
         if (reserved := SELECTED_ROOM if notice and limits.max_tokens else 0) != limits.reserved:
             limits = replace(limits, reserved=reserved)
-        if not notice and (line := only_line(reading.result, limits)) is not None:
+        if not notice and call.extent is None and (line := only_line(reading.result, limits)) is not None:
             return self._with_cost(reading.result, ResponseMetadata(self._estimator.estimate([line]), performance))
         work = partial(self._limited, reading, limits, treatment.encoding, call, notice)
         is_large = has_large(reading.result) or reading.size > _INLINE
@@ -217,9 +218,7 @@ class Results:
         result, data = done.limited.result, done.limited.data
         if done.limited.pieces is not None:
             result = await self._kept(done, limits, call)
-        if data is not None:
-            limit = limits.max_rows if data.row_count is not None else 0
-            data = replace(data, truncated=done.limited.pieces is not None, max_rows_limit=limit or None)
+        data = with_extent(data, done.limited.extent, limits.max_rows, is_cut=done.limited.pieces is not None)
         return self._with_cost(result, ResponseMetadata(done.tokens, performance, data))
 
     def _with_cost(self, result: Mapping[str, Any], metadata: ResponseMetadata) -> dict[str, Any]:
@@ -238,6 +237,7 @@ class Results:
             count,
             result_id,
             validity(call.output_schema, self._bounds.check_steps),
+            call.judge,
             compact_json=is_compact,
         )
         if encoding in (Encoding.CSV, Encoding.TOON) and len(reading.slots) == 1:
@@ -286,19 +286,20 @@ class Results:
         # The complete result of a wrong guess is worth keeping: the call may have changed something.
         is_worth_it = selection.is_guess or not is_at_most(NOT_WORTH_KEEPING, reading)
         pieces = await self._kept_whole(result_id, reading, limits, call) if is_worth_it else None
-        found = await self._told(selection, treatment, call, performance, result_id if pieces else "")
+        extent = call.judge(around_of(reading)) if is_parsed(reading) else Extent.of(pieces.remark if pieces else "")
+        part = replace(call, extent=extent.of_a_part(is_guess=selection.is_guess))
+        found = await self._told(selection, treatment, part, performance, result_id if pieces else "")
         about: dict[str, Any] = found["_meta"].get(RESULT_META_KEY, {})
         if pieces is not None:
             about = {"resultId": result_id, "unit": pieces.unit, "total": pieces.count, **about}
-        key = RESULT_META_KEY if about else SELECTION_META_KEY
-        return with_meta(found, key, {**about, "fullTokens": full_tokens})
+        return with_meta(found, RESULT_META_KEY if about else SELECTION_META_KEY, {**about, "fullTokens": full_tokens})
 
     async def _kept_whole(self, result_id: str, reading: Reading, limits: ResultLimits, call: Call) -> Pieces | None:
         """The pieces of a complete result, if it could be kept."""
         if self._store is None:
             return None
         count = self._estimator.counter.count_tokens
-        pieces = await asyncio.to_thread(lambda: whole_pieces(selectable(reading), limits, count))
+        pieces = await asyncio.to_thread(lambda: whole_pieces(selectable(reading), limits, count, call.judge))
         return pieces if await self._store.keep(result_id, call.caller.reader, pieces, limits.max_tokens) else None
 
     async def _told(
@@ -334,14 +335,9 @@ class Results:
         kept = await self._store.find(result_id, caller.reader)
         if projection is not None:
             selection = await self._reader.select(kept, projection)
+            extent = (await self._reader.extent(kept)).of_a_part(is_guess=selection.is_guess)
+            part = Call("", "", caller, extent=extent)
             treatment = replace(_AS_IT_IS, max_tokens=kept.max_tokens)
-            return await self._told(selection, treatment, Call("", "", caller), _performance(started))
-        if search:
-            found = await self._reader.search(kept, search, offset, limit)
-        else:
-            found = await self._reader.page(kept, offset, limit)
-        return await self.described(found, started)
-
-
-def _performance(started: float) -> PerformanceInfo:
-    return PerformanceInfo(round((time.perf_counter() - started) * 1000))
+            return await self._told(selection, treatment, part, PerformanceInfo.since(started))
+        found, extent = await self._reader.read_on(kept, offset, limit, search)
+        return await self.described(found, started, replace(OF_NO_TOOL, extent=extent))

@@ -23,6 +23,7 @@ from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
 from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
 from mcp_optimizer.results.selection import Selection
 from mcp_optimizer.results.store import ResultStore
+from mcp_optimizer.results.tool_limits import CUT, Extent
 
 PAGE_META_KEY = "mcp-optimizer/page"
 """The `_meta` key that says which pieces a page contains, for programs that concatenate pages."""
@@ -40,6 +41,20 @@ class ResultReader:
         self._store = store
         self._measure = Measure(count)
         self._selecting = selecting
+
+    async def read_on(
+        self, result: KeptResult, offset: int, limit: int | None, search: str
+    ) -> tuple[dict[str, Any], Extent]:
+        """A page, or the pieces that contain a text; and whether there is more than that."""
+        if search:
+            return await self.search(result, search, offset, limit), await self.extent(result)
+        found = await self.page(result, offset, limit)
+        is_last = "nextOffset" not in found.get("_meta", {}).get(PAGE_META_KEY, {})
+        return found, await self.extent(result) if is_last else CUT
+
+    async def extent(self, result: KeptResult) -> Extent:
+        """Whether the tool itself cut a result."""
+        return Extent.of(await self._store.remark(result))
 
     async def page(self, result: KeptResult, offset: int, limit: int | None) -> dict[str, Any]:
         """The pieces from `offset` on that fit, at most `limit`. All pages together are the original."""

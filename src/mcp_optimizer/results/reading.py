@@ -91,6 +91,7 @@ class Reading:
         """Whether it contains something other than text, which is not counted."""
         return any(isinstance(block, dict) and _is_binary(block) for block in self.blocks)
 
+    @lazy
     def data(self) -> DataInfo | None:
         """The table in the structured content, otherwise in the text."""
         for value in (self.structured, self.value):

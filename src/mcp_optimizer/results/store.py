@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mcp_optimizer.db.breaker import PATIENCE, Breaker
 from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 from mcp_optimizer.errors import CatalogError, InvalidRequest, quoted
-from mcp_optimizer.results.pages import Pieces, unpacked
+from mcp_optimizer.results.pages import REMARK, Pieces, unpacked
 from mcp_optimizer.results.waiting import HeldResult, WaitingResults
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
@@ -128,6 +128,15 @@ class ResultStore:
             return first, []
         pieces = await asyncio.to_thread(unpacked, chunk)
         return chunk.after, [(chunk.block, piece) for piece in pieces[first - chunk.first :]]
+
+    async def remark(self, result: KeptResult) -> str:
+        """What a reader has to know of a result; "" if there is nothing."""
+        held = self._waiting.find(result.id)
+        if held is not None:
+            chunk = held.chunk(result.pieces)
+        else:
+            chunk = await self._asked(lambda kept: kept.chunk(result.id, result.pieces))
+        return unpacked(chunk)[0].decode() if chunk is not None and chunk.block == REMARK else ""
 
     async def stop(self) -> None:
         """Write what waits, if that is quick."""

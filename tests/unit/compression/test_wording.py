@@ -106,7 +106,7 @@ def test_a_pair_of_arrays_to_add_and_to_remove_is_described_once() -> None:
     made = compress(tool_with(schema), len, notes=SchemaNotes.RULES)
     assert made.tool.input_schema["properties"]["tag_ids"] == {
         "type": "object",
-        "description": "; ".join(f"{verb}: {note}" for verb, note in said.items()),
+        "description": "; ".join(f"{verb}: What to {verb} when it is saved" for verb in ("add", "remove")),
         "additionalProperties": ids,
         "propertyNames": {"enum": ["add", "remove"]},
     }

@@ -29,16 +29,29 @@ def test_the_shipped_database_holds_its_foreign_keys() -> None:
 
 async def test_a_hundred_customers_have_three_columns_each(sql: Caller) -> None:
     answer = await sql("secureDatabaseQuery", queryDescription="SELECT * FROM customers LIMIT 100", maxRows=100)
-    assert list(answer) == ["query", "rowCount", "columnNames", "data"]
+    assert list(answer) == ["query", "rowCount", "truncated", "columnNames", "data"]
     assert (answer["rowCount"], answer["columnNames"]) == (100, ["id", "name", "email"])
     assert len(answer["data"]) == 100
     assert all(len(row) == 3 for row in answer["data"])
 
 
 async def test_rows_are_cut_off_at_max_rows_which_is_100_by_default(sql: Caller) -> None:
-    assert (await sql("secureDatabaseQuery", queryDescription="SELECT * FROM customers"))["rowCount"] == 100
-    assert (await sql("secureDatabaseQuery", queryDescription="SELECT * FROM orders", maxRows=1000))["rowCount"] == 640
+    cut = await sql("secureDatabaseQuery", queryDescription="SELECT * FROM customers")
+    assert (cut["rowCount"], len(cut["data"]), cut["truncated"]) == (100, 100, True)
+    complete = await sql("secureDatabaseQuery", queryDescription="SELECT * FROM orders", maxRows=1000)
+    assert (complete["rowCount"], complete["truncated"]) == (640, False)
     assert "maxRows" in await sql.fault("secureDatabaseQuery", queryDescription="SELECT 1", maxRows=1001)
+
+
+async def test_as_many_rows_as_max_rows_are_not_cut_if_there_are_no_more(sql: Caller) -> None:
+    query = "SELECT * FROM customers LIMIT 100"
+    assert not (await sql("secureDatabaseQuery", queryDescription=query, maxRows=100))["truncated"]
+    assert (await sql("secureDatabaseQuery", queryDescription=query, maxRows=99))["truncated"]
+
+
+async def test_a_sample_says_whether_it_is_the_whole_table(sql: Caller) -> None:
+    assert (await sql("sampleRows", tableName="customers"))["truncated"]
+    assert not (await sql("sampleRows", tableName="categories", maxRows=50))["truncated"]
 
 
 async def test_joins_and_aggregates_work(sql: Caller) -> None:

@@ -28,6 +28,14 @@ async def test_search_puts_the_fitting_page_first_with_a_fitting_sentence(web: C
     assert (await web("web_search", query="zeppelin"))["results"] == []
 
 
+async def test_lists_with_a_limit_say_whether_there_is_more(web: Caller) -> None:
+    assert (await web("web_search", query="longitude at sea", limit=2))["truncated"]
+    assert not (await web("web_search", query="zeppelin"))["truncated"]
+    assert (await web("related_pages", url="bees", limit=3))["truncated"]
+    assert (await web("count_words", url="moon", top=3))["truncated"]
+    assert (await web("compare_pages", url="coffee", other_url="tea"))["truncated"]
+
+
 async def test_a_page_can_be_read_in_parts(web: Caller) -> None:
     whole = await web("fetch_page", url="https://pages.example/bees")
     first = await web("fetch_page", url="bees", max_characters=200)

@@ -57,7 +57,7 @@ def text_result(text: str) -> dict[str, Any]:
     ],
 )
 def test_a_table_in_text(text: str, rows: int, columns: int) -> None:
-    assert Reading(text_result(text)).data() == DataInfo(rows, columns)
+    assert Reading(text_result(text)).data == DataInfo(rows, columns)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_a_table_in_text(text: str, rows: int, columns: int) -> None:
     ],
 )
 def test_text_that_only_looks_like_a_table(text: str) -> None:
-    assert Reading(text_result(text)).data() is None
+    assert Reading(text_result(text)).data is None
 
 
 def test_structured_content_comes_before_text() -> None:
     result = {**text_result("id,name\n1,Ada\n2,Ben"), "structuredContent": {"items": [{"a": 1}]}}
-    assert Reading(result).data() == DataInfo(1, 1)
+    assert Reading(result).data == DataInfo(1, 1)

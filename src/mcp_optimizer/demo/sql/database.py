@@ -26,10 +26,11 @@ FORBIDDEN_FUNCTIONS = frozenset({"load_extension"})
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The result of a statement: the names of its columns, and its rows."""
+    """The result of a statement: the names of its columns, its rows, and whether there are more."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    are_cut: bool = False
 
 
 def only_reading(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -48,13 +49,14 @@ class ReadOnlyDatabase:
     path: Path
 
     def select(self, statement: str, values: Sequence[Any] = (), *, most: int) -> Rows:
-        """Run one reading statement and return at most so many rows."""
+        """Run one reading statement and return at most so many rows. One more is fetched, to know whether there is."""
         with self._connection() as connection, explained_faults():
             cursor = connection.execute(statement, values)
             if cursor.description is None:
                 raise ToolFault("The statement returns no rows. Pass one SQL SELECT statement.")
             columns = tuple(column[0] for column in cursor.description)
-            return Rows(columns, tuple(cursor.fetchmany(most)))
+            found = tuple(cursor.fetchmany(most + 1))
+            return Rows(columns, found[:most], are_cut=len(found) > most)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

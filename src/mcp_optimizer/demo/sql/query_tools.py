@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from mcp_optimizer.demo.json_schema import arguments, array, integer, record, result, string
+from mcp_optimizer.demo.json_schema import arguments, array, boolean, integer, record, result, string
 from mcp_optimizer.demo.sql.database import ReadOnlyDatabase
 from mcp_optimizer.demo.toolserver import Arguments, DemoTool
 
@@ -16,6 +16,7 @@ QUERY = string(
 CELL = {"type": ["string", "number", "null"]}
 ROWS = array({"type": "array", "items": CELL}, "The rows, each a list of values in the order of columnNames.")
 COLUMN_NAMES = array({"type": "string"}, "Names of the result columns.")
+MORE_ROWS = boolean("Whether there are more rows than maxRows, which are not returned.")
 MOST_PLAN_STEPS = 200
 
 
@@ -37,6 +38,7 @@ def run_query(database: ReadOnlyDatabase, args: Arguments) -> dict[str, Any]:
     return {
         "query": args["queryDescription"],
         "rowCount": len(found.rows),
+        "truncated": found.are_cut,
         "columnNames": list(found.columns),
         "data": [plain_row(row) for row in found.rows],
     }
@@ -46,7 +48,7 @@ def explain(database: ReadOnlyDatabase, args: Arguments) -> dict[str, Any]:
     found = database.select(f"EXPLAIN QUERY PLAN {args['queryDescription']}", most=MOST_PLAN_STEPS)
     steps = [{"id": row[0], "parentId": row[1], "detail": row[3]} for row in found.rows]
     scans = [step["detail"] for step in steps if step["detail"].startswith("SCAN") and "USING" not in step["detail"]]
-    return {"query": args["queryDescription"], "steps": steps, "fullScans": scans}
+    return {"query": args["queryDescription"], "truncated": found.are_cut, "steps": steps, "fullScans": scans}
 
 
 QUERY_TOOLS = (
@@ -60,7 +62,7 @@ QUERY_TOOLS = (
             {
                 "queryDescription": QUERY,
                 "maxRows": integer(
-                    "The largest number of rows to return. Further rows are cut off.",
+                    "The largest number of rows to return. If there are more, the result says so in truncated.",
                     minimum=1,
                     maximum=1000,
                     default=100,
@@ -72,6 +74,7 @@ QUERY_TOOLS = (
             {
                 "query": string("The statement that was run."),
                 "rowCount": integer("Number of rows returned.", minimum=0),
+                "truncated": MORE_ROWS,
                 "columnNames": COLUMN_NAMES,
                 "data": ROWS,
             }
@@ -87,6 +90,7 @@ QUERY_TOOLS = (
         output_schema=result(
             {
                 "query": string("The statement that was explained."),
+                "truncated": boolean(f"Whether there are more than {MOST_PLAN_STEPS} steps."),
                 "steps": array(
                     record(
                         {

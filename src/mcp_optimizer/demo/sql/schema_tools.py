@@ -4,7 +4,7 @@ from typing import Any
 
 from mcp_optimizer.demo.json_schema import arguments, array, boolean, integer, nullable, record, result, string
 from mcp_optimizer.demo.sql.database import ReadOnlyDatabase
-from mcp_optimizer.demo.sql.query_tools import CELL, COLUMN_NAMES, ROWS, plain_row
+from mcp_optimizer.demo.sql.query_tools import CELL, COLUMN_NAMES, MORE_ROWS, ROWS, plain_row
 from mcp_optimizer.demo.toolserver import Arguments, DemoTool, ToolFault
 
 MOST = 1000
@@ -89,7 +89,8 @@ def get_foreign_keys(database: ReadOnlyDatabase, args: Arguments) -> dict[str, A
 def sample_rows(database: ReadOnlyDatabase, args: Arguments) -> dict[str, Any]:
     """Rows spread evenly over the table, so a sample does not only show its beginning."""
     table, wanted = known_table(database, args["tableName"]), args.get("maxRows", 5)
-    step = max(1, count_rows(database, table) // wanted)
+    count = count_rows(database, table)
+    step = max(1, count // wanted)
     statement = (
         f'SELECT * FROM (SELECT *, row_number() OVER () AS place FROM "{table}") '  # noqa: S608 - a known table
         "WHERE (place - 1) % ? = 0"
@@ -98,6 +99,7 @@ def sample_rows(database: ReadOnlyDatabase, args: Arguments) -> dict[str, Any]:
     return {
         "tableName": table,
         "rowCount": len(found.rows),
+        "truncated": count > len(found.rows),
         "columnNames": list(found.columns[:-1]),
         "data": [plain_row(row[:-1]) for row in found.rows],
     }
@@ -208,7 +210,12 @@ SCHEMA_TOOLS = (
         input_schema=arguments(
             {
                 "tableName": TABLE_NAME,
-                "maxRows": integer("Number of rows to return.", minimum=1, maximum=50, default=5),
+                "maxRows": integer(
+                    "The largest number of rows to return. If the table has more, the result says so in truncated.",
+                    minimum=1,
+                    maximum=50,
+                    default=5,
+                ),
             },
             required=("tableName",),
         ),
@@ -216,6 +223,7 @@ SCHEMA_TOOLS = (
             {
                 "tableName": string("Name of the table."),
                 "rowCount": integer("Number of rows returned."),
+                "truncated": MORE_ROWS,
                 "columnNames": COLUMN_NAMES,
                 "data": ROWS,
             }

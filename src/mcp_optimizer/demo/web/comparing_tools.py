@@ -25,6 +25,7 @@ def compare_pages(site: Site, args: Arguments) -> dict[str, Any]:
         "url": first.url,
         "other_url": second.url,
         "similarity": round(similarity(rare, first, second), 3),
+        "truncated": max(map(len, (one & other, one - other, other - one))) > SHOWN_WORDS,
         "shared_words": characteristic(one & other, first, second),
         "only_in_first": characteristic(one - other, first),
         "only_in_second": characteristic(other - one, second),
@@ -39,7 +40,7 @@ def count_words(site: Site, args: Arguments) -> dict[str, Any]:
     words = words_of(page.text)
     counted = words if args.get("include_common_words") else [word for word in words if word not in STOP_WORDS]
     ranking = sorted(Counter(counted).items(), key=lambda pair: (-pair[1], pair[0]))
-    sentences = sentences_of(page)
+    sentences, most = sentences_of(page), args.get("top", 10)
     return {
         "url": page.url,
         "words": len(words),
@@ -47,7 +48,8 @@ def count_words(site: Site, args: Arguments) -> dict[str, Any]:
         "characters": len(page.text),
         "sentences": len(sentences),
         "words_per_sentence": round(sum(len(words_of(sentence)) for sentence in sentences) / max(1, len(sentences)), 1),
-        "most_frequent": [{"word": word, "count": count} for word, count in ranking[: args.get("top", 10)]],
+        "truncated": len(ranking) > most,
+        "most_frequent": [{"word": word, "count": count} for word, count in ranking[:most]],
     }
 
 
@@ -66,6 +68,7 @@ COMPARING_TOOLS = (
                 "url": string("Address of the first page."),
                 "other_url": string("Address of the second page."),
                 "similarity": number("How alike the pages are, from 0 to 1."),
+                "truncated": boolean(f"Whether a list of words has more than the {SHOWN_WORDS} that are returned."),
                 "shared_words": array({"type": "string"}, "Telling words that both pages have."),
                 "only_in_first": array({"type": "string"}, "Telling words that only the first page has."),
                 "only_in_second": array({"type": "string"}, "Telling words that only the second page has."),
@@ -79,7 +82,8 @@ COMPARING_TOOLS = (
     DemoTool(
         name="count_words",
         title="Count Words",
-        description="Count the words, sentences and characters of a page and list its most frequent words.",
+        description="Count the words, sentences and characters of a page and list its most frequent words. If it has "
+        "more different words than top, the result says so in truncated.",
         input_schema=arguments(
             {
                 "url": URL,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mcp_optimizer.demo.json_schema import arguments, array, integer, number, record, result, string
+from mcp_optimizer.demo.json_schema import arguments, array, boolean, integer, number, record, result, string
 from mcp_optimizer.demo.toolserver import Arguments, DemoTool
 from mcp_optimizer.demo.web.reading import best_sentence, ranked, rarity, similarity
 from mcp_optimizer.demo.web.site import Site, WebPage
@@ -32,6 +32,7 @@ def web_search(site: Site, args: Arguments) -> dict[str, Any]:
     return {
         "query": args["query"],
         "total": len(hits),
+        "truncated": len(hits) > len(shown),
         "results": [
             {
                 "url": page.url,
@@ -57,11 +58,13 @@ def related_pages(site: Site, args: Arguments) -> dict[str, Any]:
     rare = rarity(site)
     scored = [(similarity(rare, page, other), other) for other in site.pages.values() if other != page]
     scored.sort(key=lambda pair: (-pair[0], pair[1].slug))
+    most = args.get("limit", 5)
     return {
         "url": page.url,
+        "truncated": len(scored) > most,
         "related": [
             {**page_row(other), "similarity": round(score, 3), "is_linked": other.url in linked}
-            for score, other in scored[: args.get("limit", 5)]
+            for score, other in scored[:most]
         ],
     }
 
@@ -75,7 +78,12 @@ FINDING_TOOLS = (
         input_schema=arguments(
             {
                 "query": string('What to search for, e.g. "how do bees find flowers".', minLength=1, maxLength=300),
-                "limit": integer("The largest number of results.", minimum=1, maximum=20, default=5),
+                "limit": integer(
+                    "The largest number of results. If there are more, the result says so in truncated.",
+                    minimum=1,
+                    maximum=20,
+                    default=5,
+                ),
             },
             required=("query",),
         ),
@@ -83,6 +91,7 @@ FINDING_TOOLS = (
             {
                 "query": string("The query as given."),
                 "total": integer("Number of pages that contain a word of the query."),
+                "truncated": boolean("Whether there are more results than limit, which are not returned."),
                 "results": array(
                     record(
                         {
@@ -110,7 +119,7 @@ FINDING_TOOLS = (
         name="related_pages",
         title="Related Pages",
         description="Find the pages that are most alike to a given one in their words, and say whether the page links "
-        "to them.",
+        "to them. If there are more pages than limit, the result says so in truncated.",
         input_schema=arguments(
             {"url": URL, "limit": integer("How many pages to return.", minimum=1, maximum=20, default=5)},
             required=("url",),
