@@ -41,6 +41,7 @@ async def message_tokens(client: Client) -> int:
     return COUNTER.count_tokens(json.dumps({"tools": tools}, ensure_ascii=False, separators=(",", ":")))
 
 
+@pytest.mark.requirement("B3", "TP-1", "TP-2", "TP-5", "TP-6")
 @pytest.mark.parametrize(("profile", "budget"), [("minimal", 9_000), ("standard", 20_000)])
 async def test_a_profile_stays_within_its_budget_our_own_tools_included(profile: str, budget: int) -> None:
     async with demo_client(tool_profile=profile) as (_, client):
@@ -50,6 +51,7 @@ async def test_a_profile_stays_within_its_budget_our_own_tools_included(profile:
         assert budget * 0.5 < await message_tokens(client) <= budget
 
 
+@pytest.mark.requirement("TP-9")
 async def test_the_full_profile_registers_everything_and_a_registered_tool_is_called_by_its_name() -> None:
     async with demo_client(tool_profile="full") as (optimizer, client):
         listed = await client.list_tools()
@@ -67,6 +69,7 @@ async def test_a_pinned_tool_is_in_the_smallest_profile_and_a_tiny_budget_drops_
         assert await message_tokens(client) <= 800
 
 
+@pytest.mark.requirement("B3", "TP-3", "TP-4")
 async def test_every_tool_belongs_to_exactly_one_profile() -> None:
     async with demo_client() as (optimizer, _):
         profiles = optimizer.lists.profiles()
@@ -76,6 +79,7 @@ async def test_every_tool_belongs_to_exactly_one_profile() -> None:
         assert {name for name, tier in profiles.tier_of.items() if tier is ProfileName.MINIMAL} == minimal
 
 
+@pytest.mark.requirement("TP-7")
 async def test_a_tool_of_the_next_profile_is_registered_after_its_first_use_and_clients_are_told(
     write_servers: WriteServers,
 ) -> None:
@@ -108,6 +112,7 @@ async def test_the_list_is_the_same_to_the_byte_after_a_restart(write_servers: W
     assert lists[0] == lists[1]
 
 
+@pytest.mark.requirement("TP-8")
 async def test_a_client_chooses_its_profile_by_url(write_servers: WriteServers) -> None:
     config = write_servers({"one": plain_server("one")})
     async with gateway_at(config) as address:
@@ -118,6 +123,7 @@ async def test_a_client_chooses_its_profile_by_url(write_servers: WriteServers) 
             assert len((await client.list_tools()).tools) == len(OWN_TOOLS)
 
 
+@pytest.mark.requirement("B2", "CX-2")
 async def test_the_same_call_with_grouped_and_original_arguments_reaches_the_server_identically(
     write_servers: WriteServers, tmp_path: Path
 ) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,6 @@ import pytest
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.db.catalog import Catalog
-from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow, ToolUpdateDetails
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
@@ -22,19 +19,11 @@ from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import mcp_tool
+from tests.unit.db.filling import opened
 from tests.unit.search.toy_encoder import ToyEncoder
 
 DRAW = mcp_tool("draw", "Draw an image")
 SEND = mcp_tool("send_letter", "Send a letter")
-
-
-@asynccontextmanager
-async def opened(place: Path | str) -> AsyncIterator[Catalog]:
-    database = await open_database(place)
-    try:
-        yield Catalog(database)
-    finally:
-        await database.close()
 
 
 async def fill(catalog: Catalog, key: str | None = "key of draw") -> str:
@@ -48,6 +37,7 @@ async def embedding(catalog: Catalog, server_id: str, encoder: str | None = None
     return None if tool.details_embedding is None else tool.details_embedding.tolist()
 
 
+@pytest.mark.requirement("A2", "DM-Tool")
 @pytest.mark.parametrize("description", ["", "Where pictures and letters are made"])
 async def test_an_ingested_tool_is_read_with_the_vector_of_its_encoder(place: Path | str, description: str) -> None:
     office = ServerSpec(name="office", transport=Transport.STDIO, command="start-it", description=description)
@@ -87,6 +77,7 @@ async def test_vectors_of_two_encoders_are_told_apart_by_name_only(place: Path |
         assert await embedding(catalog, server_id) is None
 
 
+@pytest.mark.requirement("DM-ToolUpdateDetails")
 async def test_an_embedding_that_is_written_is_read_until_the_details_change(place: Path | str) -> None:
     async with opened(place) as catalog:
         server_id, counter = await fill(catalog), TokenCounter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ def test_tools_that_only_weigh_little_leave_a_reserve_for_those_that_come_into_u
     assert made.room >= 150
 
 
+@pytest.mark.requirement("TS-4", "TP-3", "TP-7")
 def test_every_tool_has_one_tier_and_the_next_tier_comes_on_first_use() -> None:
     made, _ = profiles(rank(tools(*[50] * 100)), 1_000, 2_000)
     counted = Counter(made.tier_of.values())
@@ -84,6 +86,7 @@ def test_every_tool_has_one_tier_and_the_next_tier_comes_on_first_use() -> None:
     assert set(made.reasons.values()) == {Reason.WEIGHT}
 
 
+@pytest.mark.requirement("B3", "TP-1")
 @given(
     st.lists(st.tuples(st.integers(16, 400), st.integers(0, 3)), max_size=60),
     st.integers(0, 3_000),

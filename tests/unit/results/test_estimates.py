@@ -36,6 +36,7 @@ def long_texts() -> list[str]:
     return [text for text in texts if len(text) > COUNTED_EXACTLY]
 
 
+@pytest.mark.requirement("C3", "RM-13")
 @pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base"])
 def test_of_twenty_long_texts_nineteen_are_estimated_within_five_percent(encoding: str) -> None:
     counter = TokenCounter(encoding)
@@ -85,6 +86,7 @@ def test_however_long_a_text_is_the_same_number_of_characters_is_counted(what: s
     assert counter.characters <= MOST_SAMPLED
 
 
+@pytest.mark.requirement("RM-13")
 def test_many_blocks_are_estimated_as_closely_as_one() -> None:
     chooser = random.Random(3)
     words = "customer order product price number 1029 39.90 shipped returned".split()
