@@ -1,13 +1,17 @@
-"""Generates docs/options.md, docs/commands.md, docs/limits.md and a table of docs/running.md from the code.
+"""Generates docs/options.md, docs/commands.md, docs/limits.md and a table of docs/running.md from the code, and
+docs/requirements.md from the tests.
 
 `python scripts/make_docs.py` writes them; a test fails if the committed pages differ from what it would write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import ast
+import tomllib
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer.main
 from pydantic_core import PydanticUndefined
@@ -18,7 +22,9 @@ from mcp_optimizer.cli.options import SERVE_ONLY, SHARED_PANEL, SHORTER, flag
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.settings import FILE_ONLY, PREFIX, Settings
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+REGISTER = ROOT / "tests" / "contract" / "requirements.toml"
 
 
 def options_page() -> str:
@@ -132,11 +138,71 @@ def _in_order(names: Collection[str]) -> str:
     return ", ".join(f"`{name}`" for name in Settings.model_fields if name in names)
 
 
+class Requirement(NamedTuple):
+    """What a document requires, and what of it is not proved yet."""
+
+    id: str
+    requires: str
+    open: str = ""
+
+
+def requirements() -> dict[str, list[Requirement]]:
+    """The register, by the titles of its parts."""
+    register = tomllib.loads(REGISTER.read_text(encoding="utf-8"))
+    return {
+        part["title"]: [
+            Requirement(name, said) if isinstance(said, str) else Requirement(name, **said)
+            for name, said in part["requirements"].items()
+        ]
+        for part in register.values()
+    }
+
+
+def proofs() -> Mapping[str, list[str]]:
+    """The tests that name each requirement, as pytest calls them."""
+    found = defaultdict(list)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "mark.requirement" not in text:
+            continue
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for name in _required(node):
+                    found[name].append(f"{path.relative_to(ROOT)}::{node.name}")
+    return found
+
+
+def _required(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    for decorator in test.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.requirement":
+            yield from (ast.literal_eval(argument) for argument in decorator.args)
+
+
+def requirements_page() -> str:
+    lines = [
+        "# Requirements",
+        "",
+        "Generated from `tests/contract/requirements.toml` and the tests by `scripts/make_docs.py`; do not edit.",
+        "",
+        "Each requirement of the documents that this program was built from, and the tests that prove it. What they do",
+        "not prove yet is **open**.",
+    ]
+    proved = proofs()
+    for title, required in requirements().items():
+        lines += ["", f"## {title}", "", "| | what is required | tests |", "|---|---|---|"]
+        for one in required:
+            missing = f" **Open:** {one.open}" if one.open else ""
+            tests = "<br>".join(f"`{test}`" for test in proved.get(one.id, ()))
+            lines.append(f"| {one.id} | {one.requires}{missing} | {tests} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     "options.md": options_page,
     "commands.md": commands_page,
     "limits.md": limits_page,
     "running.md": running_page,
+    "requirements.md": requirements_page,
 }
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.paths import RESULTS
@@ -21,6 +23,7 @@ from mcp_optimizer.results.estimates import CHARACTERS_PER_TOKEN, COUNTED_EXACTL
 
 RESULT = RESULTS / "estimates.md"
 ENCODINGS = ("cl100k_base", "o200k_base")
+SIZES = (5_000, 50_000, 500_000, 5_000_000)
 
 
 def errors(estimate: Callable[[str], float], texts: Sequence[str], counts: Sequence[int]) -> tuple[float, float, float]:
@@ -28,6 +31,11 @@ def errors(estimate: Callable[[str], float], texts: Sequence[str], counts: Seque
     signed = [(estimate(text) - count) / count * 100 for text, count in zip(texts, counts, strict=True)]
     sizes = sorted(map(abs, signed))
     return statistics.median(sizes), sizes[int(len(sizes) * 0.95)], statistics.median(signed)
+
+
+def estimated_by(method: str, encoding: str) -> Callable[[str], float]:
+    estimator = Estimator(method, TokenCounter(encoding))
+    return lambda text: estimator.estimate([text]).estimated
 
 
 def row(name: str, *figures: tuple[float, float, float]) -> str:
@@ -44,11 +52,35 @@ def table(results: Sequence[RealResult], title: str) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for method in Method:
-        estimator = Estimator(method.value, TokenCounter())
-        figures = [errors(lambda t, e=estimator: e.estimate([t]).estimated, texts, counts[name]) for name in ENCODINGS]  # type: ignore[misc]
+        # `auto` counts with the configured encoding: each column has its own.
+        figures = [errors(estimated_by(method.value, name), texts, counts[name]) for name in ENCODINGS]
         lines.append(row(f"`{method.value}`", *figures))
     by_kind = [errors(lambda t: len(t) / CHARACTERS_PER_TOKEN[kind_of(t)], texts, counts[name]) for name in ENCODINGS]
     return [*lines, row("a calibrated ratio per kind", *by_kind), ""]
+
+
+def milliseconds(work: Callable[[], object], times: int = 7) -> float:
+    def once() -> float:
+        started = time.perf_counter()
+        work()
+        return (time.perf_counter() - started) * 1000
+
+    return statistics.median(once() for _ in range(times))
+
+
+def durations(results: Sequence[RealResult]) -> list[str]:
+    """What an estimate takes, by the size of the text and its kind."""
+    auto = Estimator("auto", TokenCounter())
+    everything = "\n".join(result.text for result in results)
+    kinds = {"real results": everything, "one letter, no blanks": "a", "blanks": " ", "CJK": "漢字仮名交じり文を数える"}
+    lines = ["## Time", "", "| text | characters | `auto` | counted |", "|---|---|---|---|"]
+    for kind, unit in kinds.items():
+        for size in SIZES:
+            text = (unit * (size // len(unit) + 1))[:size]
+            sampled = milliseconds(partial(auto.estimate, [text]))
+            counted = milliseconds(partial(auto.estimate, [text], exactly=True), 1)
+            lines.append(f"| {kind} | {size:,} | {sampled:.1f} ms | {counted:,.1f} ms |")
+    return [*lines, ""]
 
 
 def report(results: Sequence[RealResult]) -> str:
@@ -67,6 +99,7 @@ def report(results: Sequence[RealResult]) -> str:
         "",
         *table(results, "All"),
         *table(long, f"The {len(long)} of more than {COUNTED_EXACTLY:,} characters, which `auto` does not count"),
+        *durations(results),
         "## What they are",
         "",
         "| source | results | `auto`: median | p95 |",

@@ -24,7 +24,7 @@ def make_docs() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["options.md", "commands.md", "limits.md"])
+@pytest.mark.parametrize("page", ["options.md", "commands.md", "limits.md", "requirements.md"])
 def test_the_reference_pages_are_what_the_code_says(page: str) -> None:
     written = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert written == make_docs().PAGES[page](), "run: python scripts/make_docs.py"

@@ -41,6 +41,7 @@ async def message_tokens(client: Client) -> int:
     return COUNTER.count_tokens(json.dumps({"tools": tools}, ensure_ascii=False, separators=(",", ":")))
 
 
+@pytest.mark.requirement("B3", "TP-1", "TP-6")
 @pytest.mark.parametrize(("profile", "budget"), [("minimal", 9_000), ("standard", 20_000)])
 async def test_a_profile_stays_within_its_budget_our_own_tools_included(profile: str, budget: int) -> None:
     async with demo_client(tool_profile=profile) as (_, client):
@@ -50,6 +51,7 @@ async def test_a_profile_stays_within_its_budget_our_own_tools_included(profile:
         assert await message_tokens(client) <= budget
 
 
+@pytest.mark.requirement("B3", "TP-2", "TP-4", "TP-5")
 async def test_on_the_kanban_server_minimal_is_exactly_the_twelve_tools_of_the_document() -> None:
     async with demo_client(tool_profile="minimal", servers="kanban") as (optimizer, client):
         listed = (await client.list_tools()).tools
@@ -76,6 +78,7 @@ async def test_a_pinned_tool_is_in_the_smallest_profile_and_a_tiny_budget_drops_
         assert await message_tokens(client) <= 800
 
 
+@pytest.mark.requirement("B3", "TP-3", "TP-4")
 async def test_every_tool_belongs_to_exactly_one_profile() -> None:
     async with demo_client() as (optimizer, _):
         profiles = optimizer.lists.profiles()
@@ -85,6 +88,7 @@ async def test_every_tool_belongs_to_exactly_one_profile() -> None:
         assert {name for name, tier in profiles.tier_of.items() if tier is Tier.CORE} == minimal
 
 
+@pytest.mark.requirement("TP-7")
 async def test_a_tool_of_the_next_profile_is_registered_after_its_first_use_and_clients_are_told(
     write_servers: WriteServers,
 ) -> None:
@@ -117,6 +121,7 @@ async def test_the_list_is_the_same_to_the_byte_after_a_restart(write_servers: W
     assert lists[0] == lists[1]
 
 
+@pytest.mark.requirement("TP-8")
 async def test_a_client_chooses_its_profile_by_url(write_servers: WriteServers) -> None:
     config = write_servers({"one": plain_server("one")})
     async with gateway_at(config) as address:
@@ -127,6 +132,7 @@ async def test_a_client_chooses_its_profile_by_url(write_servers: WriteServers) 
             assert len((await client.list_tools()).tools) == len(OWN_TOOLS)
 
 
+@pytest.mark.requirement("B2", "CX-2")
 async def test_the_same_call_with_grouped_and_original_arguments_reaches_the_server_identically(
     write_servers: WriteServers, tmp_path: Path
 ) -> None:

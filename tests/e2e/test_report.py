@@ -30,6 +30,7 @@ def dumps(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.requirement("B6", "PH-1", "PH-2", "PH-3", "TP-9")
 async def test_the_demo_kanban_server_alone_meets_the_targets_of_its_document() -> None:
     report = (await command("report", "--demo", "--servers", "kanban", "--json", cold=True)).json
     assert report["tool_count"] == 65

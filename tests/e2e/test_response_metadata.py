@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from mcp import Client
 
-from tests.conftest import WriteServers
+from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import WARM, demo_entry, gateway_at, over_stdio, until_found
 
 ARGUMENTS = {"queryDescription": "SELECT * FROM customers LIMIT 100", "maxRows": 100}
@@ -52,6 +52,7 @@ def check_the_example(result: dict[str, Any], meta: dict[str, Any]) -> None:
     assert meta["data"] == {"rowCount": 100, "columnCount": 3, "truncated": False, "maxRowsLimit": 1000}
 
 
+@pytest.mark.requirement("C1", "C2", "C7", "RM-1", "RM-2", "RM-3", "RM-4", "RM-5", "RM-6", "RM-8", "RM-10", "RM-17")
 async def test_the_example_over_http_as_raw_json(config: Path) -> None:
     async with gateway_at(config, *OPTIONS) as address, httpx2.AsyncClient() as http:
         headers = {"Accept": "application/json, text/event-stream"}
@@ -81,6 +82,7 @@ async def test_the_example_over_http_as_raw_json(config: Path) -> None:
     assert list(answer["result"]["meta"]) == ["tokens", "performance", "data"]
 
 
+@pytest.mark.requirement("C1", "C2", "RM-10")
 async def test_the_example_over_stdio_as_raw_json(config: Path) -> None:
     gateway = await asyncio.create_subprocess_exec(
         *[*WARM, "serve", "--config", str(config), *OPTIONS],
@@ -114,6 +116,7 @@ async def test_the_example_over_stdio_as_raw_json(config: Path) -> None:
     check_the_example(answer["result"], answer["result"]["_meta"])
 
 
+@pytest.mark.requirement("C1", "C2")
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_the_sdk_client_reads_the_same_as_result_meta(config: Path, transport: str) -> None:
     async def check(client: Client) -> None:
@@ -138,6 +141,23 @@ async def test_the_sdk_client_reads_the_same_as_result_meta(config: Path, transp
             await check(client)
 
 
+@pytest.mark.requirement("RM-4", "RM-8", "RM-14", "RM-15", "RM-16")
+async def test_a_client_computes_costs_notices_what_is_slow_and_sees_what_was_cut(write_servers: WriteServers) -> None:
+    """What the document's own client does with the metadata, in its own words."""
+    config = write_servers({"sql": demo_entry("sql"), "slow": plain_server("slow")})
+    async with over_stdio(config, "--max-rows", 10) as client:
+        await until_found(client, "run one SQL SELECT statement", "secureDatabaseQuery")
+        await until_found(client, "wait before answering", "sleep")
+        answered = (await client.call_tool("secureDatabaseQuery", ARGUMENTS)).meta or {}
+        slow = (await client.call_tool("call_tool", {"tool_name": "sleep", "parameters": {"seconds": 0.3}})).meta or {}
+    input_cost_per_1k = 0.03
+    assert 0 < (answered["tokens"]["estimated"] / 1000) * input_cost_per_1k < 1
+    assert answered["performance"]["executionTimeMs"] < 300 <= slow["performance"]["executionTimeMs"]
+    assert answered["data"]["truncated"]
+    assert answered["data"]["maxRowsLimit"] == 10
+
+
+@pytest.mark.requirement("C5", "RM-7")
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_model_reads_on_in_a_result_that_was_cut(config: Path, transport: str) -> None:
     everything = {"queryDescription": "SELECT * FROM orders", "maxRows": 1000}

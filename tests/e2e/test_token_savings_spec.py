@@ -29,6 +29,7 @@ def three_servers_with_fifty_tools(write_servers: WriteServers) -> Path:
     )
 
 
+@pytest.mark.requirement("US1.1", "FR-004", "FR-005", "DM-lifecycle-2")
 async def test_scenario_1_savings_are_the_difference_between_50_tools_and_the_5_returned(
     three_servers_with_fifty_tools: Path,
 ) -> None:
@@ -45,6 +46,19 @@ async def test_scenario_1_savings_are_the_difference_between_50_tools_and_the_5_
     )
 
 
+@pytest.mark.requirement("SC-005")
+@pytest.mark.parametrize("limit", [1, 5, 24])
+async def test_returning_fewer_than_half_of_the_tools_saves_measurably(
+    three_servers_with_fifty_tools: Path, limit: int
+) -> None:
+    async with Optimizer.from_config(three_servers_with_fifty_tools) as optimizer:
+        found = await optimizer.find("perform an action on a thing", limit=limit, detail="full")
+    assert 0 < len(found.tools) <= limit < 25
+    assert found.token_metrics.tokens_saved > 0
+    assert found.token_metrics.savings_percentage > 40
+
+
+@pytest.mark.requirement("US1.2", "FR-008", "A7")
 async def test_scenario_2_no_running_servers_shows_zero_savings(write_servers: WriteServers) -> None:
     broken = {"command": "no-such-command-anywhere"}
     async with Optimizer.from_config(write_servers({"gone": broken}), wait=5) as optimizer:
@@ -53,6 +67,7 @@ async def test_scenario_2_no_running_servers_shows_zero_savings(write_servers: W
     assert "gone (failed)" in (found.note or "")
 
 
+@pytest.mark.requirement("US1.3", "FR-009", "EC-1", "A7")
 @pytest.mark.parametrize("detail", ["signature", "schema", "full"])
 async def test_scenario_3_returning_all_available_tools_shows_zero_savings(
     write_servers: WriteServers, detail: str
@@ -67,6 +82,7 @@ async def test_scenario_3_returning_all_available_tools_shows_zero_savings(
     assert found.token_metrics.savings_percentage == 0.0
 
 
+@pytest.mark.requirement("EC-1", "FR-009")
 async def test_edge_case_all_tools_match_the_query_saves_nothing_even_when_names_collide(
     write_servers: WriteServers,
 ) -> None:
@@ -78,6 +94,7 @@ async def test_edge_case_all_tools_match_the_query_saves_nothing_even_when_names
     assert found.token_metrics.returned_tokens == tokens(found.tools)
 
 
+@pytest.mark.requirement("EC-2", "FR-008")
 async def test_edge_case_no_tools_available_from_running_servers_is_zero_not_an_error(
     write_servers: WriteServers,
 ) -> None:
@@ -91,6 +108,7 @@ async def test_edge_case_no_servers_configured_is_zero_not_an_error(write_server
         assert_zero_savings(await optimizer.find("anything at all"))
 
 
+@pytest.mark.requirement("EC-3", "FR-001")
 async def test_edge_case_tools_of_very_different_size_are_each_counted_by_their_own_size() -> None:
     async with Optimizer.from_config(demo=True) as optimizer:
         sizes = {tool.name: tool.tokens for tool in optimizer.snapshot.running}
@@ -101,6 +119,7 @@ async def test_edge_case_tools_of_very_different_size_are_each_counted_by_their_
     assert max(sizes.values()) > 10 * min(sizes.values())
 
 
+@pytest.mark.requirement("EC-4", "R-2")
 @pytest.mark.promise("counted-as-sent")
 async def test_edge_case_complex_schemas_and_long_descriptions_are_counted_as_sent_on_the_wire() -> None:
     async with Optimizer.from_config(demo=True) as optimizer:

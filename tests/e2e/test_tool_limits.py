@@ -38,6 +38,7 @@ async def queried(client: Client, query: str, **more: Any) -> types.CallToolResu
     return await client.call_tool("call_tool", arguments)
 
 
+@pytest.mark.requirement("C5", "RM-7")
 async def test_rows_that_a_tool_left_out_are_never_left_out_in_silence(config: Path) -> None:
     async with over_stdio(config) as client:
         await until_found(client, "run one SQL SELECT statement", "secureDatabaseQuery")

@@ -45,6 +45,7 @@ def encoding_as_published(name: str) -> tiktoken.Encoding:
     return tiktoken.Encoding(name=name, pat_str=published(name)[1], mergeable_ranks=ranks, special_tokens={})
 
 
+@pytest.mark.requirement("A1", "FR-007", "SC-003")
 @pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_the_rank_table_is_the_one_tiktoken_publishes(name: str) -> None:
@@ -58,6 +59,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.requirement("FR-007", "SC-003")
 @pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("name", ENCODINGS)
 @given(pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=16))
@@ -70,6 +72,7 @@ def test_every_text_has_the_tokens_that_it_has_with_the_pattern_tiktoken_publish
 
 
 # From tiktoken's README and its own tests.
+@pytest.mark.requirement("DM-TokenCounter", "FR-007")
 @pytest.mark.parametrize(
     ("encoding", "text", "tokens"),
     [
@@ -90,6 +93,7 @@ def test_known_texts_have_their_known_tokens(encoding: str, text: str, tokens: l
     assert TokenCounter(encoding).count_tokens(text) == len(tokens)
 
 
+@pytest.mark.requirement("A1", "DM-TokenCounter", "R-1")
 def test_the_default_encoding_is_cl100k_base() -> None:
     assert TokenCounter().encoding_name == DEFAULT_ENCODING == "cl100k_base"
     assert TokenCounter().encoding.n_vocab == 100_256
@@ -113,6 +117,7 @@ def test_an_unknown_encoding_is_an_error_that_names_the_choices() -> None:
         TokenCounter("p50k_base")
 
 
+@pytest.mark.requirement("A1", "DM-TokenCounter", "R-2")
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_tool_costs_the_tokens_of_its_json_form(encoding: str) -> None:
     tool = mcp_tool("create_issue", "Create an issue", {"title": {"type": "string", "default": None}}, futureField=[1])
@@ -127,6 +132,7 @@ def test_a_batch_counts_as_its_texts_do_one_by_one(texts: list[str]) -> None:
     assert counter.count_many(texts) == [counter.count_tokens(text) for text in texts]
 
 
+@pytest.mark.requirement("A1")
 @pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_counting_needs_no_network(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:

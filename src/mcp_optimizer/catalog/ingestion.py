@@ -100,7 +100,7 @@ class Ingestion:
         catalog = await self._opened()
         if catalog is None:
             return
-        rows = [ToolRow(record.definition, record.token_count) for record in records]
+        rows = [ToolRow(record.definition, record.token_count, record.vector_key) for record in records]
         # A count of 0 means that counting failed. It is not stored, so the next start tries again.
         counts = {row.definition.definition_hash: row.token_count for row in rows if row.token_count}
         try:

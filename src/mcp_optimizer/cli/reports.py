@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -121,7 +122,7 @@ async def _report(
     from mcp_optimizer.metrics.report_json import report_values
 
     begin = read_since(since, datetime.now().astimezone())
-    found = await report_on(settings, tools_dir, begin, everything=everything)
+    found = await report_on(settings, tools_dir, begin, everything=everything, measured=as_json)
     if html is not None:
         _write(html, found)
     if as_json:
@@ -133,25 +134,31 @@ async def _report(
 
 
 async def report_on(
-    settings: Settings, tools_dir: Path | None, since: float = 0.0, *, everything: bool = False
+    settings: Settings, tools_dir: Path | None, since: float = 0.0, *, everything: bool = False, measured: bool = False
 ) -> Report:
-    """The report on the servers of the settings and their history, or on a folder of dumps, which has none."""
+    """The report on the servers of the settings and their history, or on a folder of dumps, which has none.
+
+    With `measured`, what the parts of each tool cost in each phase.
+    """
     from mcp_optimizer.app.options import selected_profile
     from mcp_optimizer.demo.targets import KANBAN_TARGETS
+    from mcp_optimizer.metrics.measurements import measurements
     from mcp_optimizer.metrics.phases import NO_TARGETS
     from mcp_optimizer.metrics.report import make_report
+    from mcp_optimizer.token_counter import TokenCounter
 
     async with _measured(settings, tools_dir) as (optimizer, sizes):
-        return make_report(
-            optimizer.snapshot,
-            optimizer.forms,
-            optimizer.lists,
+        catalog, selected = (optimizer.snapshot, optimizer.forms, optimizer.lists), selected_profile(settings)
+        made = make_report(
+            *catalog,
             optimizer.own_tokens,
-            selected_profile(settings),
+            selected,
             sizes,
             usage=await _usage(optimizer, since, everything=everything) if tools_dir is None else None,
             targets=KANBAN_TARGETS if settings.demo and tools_dir is None else NO_TARGETS,
         )
+        counter = TokenCounter(settings.encoding)
+        return replace(made, measurements=measurements(*catalog, selected, counter)) if measured else made
 
 
 async def _usage(optimizer: Optimizer, since: float, *, everything: bool) -> Usage | None:

@@ -7,12 +7,13 @@ any moment leaves all of it or nothing.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Row, Table, delete, insert, select, update
+from sqlalchemy import Row, Table, bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
@@ -53,15 +54,8 @@ class Catalog(Transactions):
 
     async def vectors(self, hashes: Iterable[str], encoder: str) -> dict[str, bytes]:
         """The stored embeddings of these definitions by this encoder."""
-        found: dict[str, bytes] = {}
-        columns = (definition_vector.c.definition_hash, definition_vector.c.vector)
         async with self._reading() as connection:
-            for chunk in chunks(hashes):
-                query = select(*columns).where(
-                    definition_vector.c.encoder == encoder, definition_vector.c.definition_hash.in_(chunk)
-                )
-                found.update((row[0], bytes(row[1])) for row in await connection.execute(query))
-        return found
+            return await _vectors(connection, hashes, encoder)
 
     async def save_vectors(self, vectors: Mapping[str, Vector], encoder: str) -> None:
         rows = [
@@ -87,39 +81,54 @@ class Catalog(Transactions):
     async def replace_tools(self, mcpserver_id: str, rows: Sequence[ToolRow]) -> int:
         """Make the server's tools exactly these, without touching unchanged rows. Returns how many changed."""
         async with self._writing(alone=True) as connection:
-            columns = (tool.c.id, tool.c.definition_hash, tool.c.token_count)
+            columns = (tool.c.id, tool.c.definition_hash, tool.c.token_count, tool.c.vector_key)
             query = select(*columns).where(tool.c.mcpserver_id == mcpserver_id)
             # Includes the count: another encoding, or a count that failed before, changes the row.
-            known = {(row[1], row[2]): row[0] for row in await connection.execute(query)}
+            known = {(row[1], row[2]): row for row in await connection.execute(query)}
             wanted = {(row.definition.definition_hash, row.token_count): row for row in rows}
-            gone = [known[key] for key in known.keys() - wanted.keys()]
+            gone = [known[key].id for key in known.keys() - wanted.keys()]
             new = [wanted[key] for key in wanted if key not in known]
+            # What the server file says of a server is part of the key, and older gateways leave the key out.
+            moved = [
+                {"moved": known[key].id, "to": wanted[key].vector_key}
+                for key in known.keys() & wanted.keys()
+                if known[key].vector_key != wanted[key].vector_key
+            ]
             for chunk in chunks(gone):
                 await connection.execute(delete(tool).where(tool.c.id.in_(chunk)))
             await _insert_tools(connection, mcpserver_id, new)
-        return len(gone) + len(new)
+            for keys in chunks(moved):
+                where = update(tool).where(tool.c.id == bindparam("moved"))
+                await connection.execute(where.values(vector_key=bindparam("to")), keys)
+        return len(gone) + len(new) + len(moved)
 
     async def servers(self) -> list[McpServer]:
         async with self._reading() as connection:
             rows = await connection.execute(select(mcpserver).order_by(mcpserver.c.name, mcpserver.c.fingerprint))
             return [McpServer.model_validate(dict(row._mapping)) for row in rows]
 
-    async def tools(self, mcpserver_id: str) -> list[Tool]:
+    async def tools(self, mcpserver_id: str, encoder: str | None = None) -> list[Tool]:
+        """A server's tools with their embeddings: by this encoder, or by the only one that has embedded them."""
         async with self._reading() as connection:
-            rows = await connection.execute(select(tool).where(tool.c.mcpserver_id == mcpserver_id))
-            return sorted((_tool(row) for row in rows), key=lambda found: found.details.name)
+            rows = (await connection.execute(select(tool).where(tool.c.mcpserver_id == mcpserver_id))).all()
+            vectors = await _vectors(connection, {row.vector_key for row in rows if row.vector_key}, encoder)
+        found = [_tool(row, row.details_embedding or vectors.get(row.vector_key)) for row in rows]
+        return sorted(found, key=lambda one: one.details.name)
 
     async def update_tool(self, tool_id: str, changes: ToolUpdateDetails, counter: TokenCounter) -> None:
         """Change a tool; new details are recounted in the same transaction, unless a count is given."""
         values: dict[str, Any] = {"last_updated": datetime.now(UTC)}
         if changes.mcpserver_id is not None:
             values["mcpserver_id"] = changes.mcpserver_id
-        if changes.details_embedding is not None:
-            values["details_embedding"] = _blob(changes.details_embedding)
         if changes.details is not None:
             values["details"] = changes.details.model_dump_json()
             values["definition_hash"] = changes.details.definition_hash
             values["token_count"] = counter.count_tool_tokens(changes.details)
+        if changes.details is not None or changes.mcpserver_id is not None:
+            # The encoder read the old details and the name of the old server.
+            values |= {"vector_key": None, "details_embedding": b""}
+        if changes.details_embedding is not None:
+            values["details_embedding"] = _blob(changes.details_embedding)
         if changes.token_count is not None:
             values["token_count"] = changes.token_count
         async with self._writing() as connection:
@@ -147,6 +156,7 @@ async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Se
                 "details_embedding": b"",
                 "token_count": row.token_count,
                 "definition_hash": row.definition.definition_hash,
+                "vector_key": row.vector_key,
                 "last_updated": now,
                 "created_at": now,
             }
@@ -155,12 +165,26 @@ async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Se
         await connection.execute(insert(tool), values)
 
 
-def _tool(row: Row[Any]) -> Tool:
+async def _vectors(connection: AsyncConnection, keys: Iterable[str], encoder: str | None) -> dict[str, bytes]:
+    """Vectors by key. Without an encoder, those that only one has made: vectors of two must not be compared."""
+    found: dict[str, bytes] = {}
+    columns = (definition_vector.c.definition_hash, definition_vector.c.vector)
+    for chunk in chunks(keys):
+        query = select(*columns).where(definition_vector.c.definition_hash.in_(chunk))
+        if encoder is not None:
+            query = query.where(definition_vector.c.encoder == encoder)
+        rows = [(key, bytes(vector)) for key, vector in await connection.execute(query)]
+        makers = Counter(key for key, _ in rows)
+        found.update((key, vector) for key, vector in rows if makers[key] == 1)
+    return found
+
+
+def _tool(row: Row[Any], vector: bytes | None) -> Tool:
     return Tool(
         id=row.id,
         mcpserver_id=row.mcpserver_id,
         details=McpTool.model_validate_json(row.details),
-        details_embedding=numbers(row.details_embedding) if row.details_embedding else None,
+        details_embedding=numbers(bytes(vector)) if vector else None,
         token_count=row.token_count,
         last_updated=row.last_updated,
         created_at=row.created_at,

@@ -58,7 +58,7 @@ mcpserver = Table(
     UniqueConstraint("name", "fingerprint", name="uq_mcpserver_name_fingerprint"),
 )
 
-# An empty `details_embedding` means "not embedded".
+# Its vector: in `details_embedding` if that was written, otherwise in `definition_vector` under `vector_key`.
 tool = Table(
     "tool",
     metadata,
@@ -70,6 +70,7 @@ tool = Table(
     Column("definition_hash", Text, nullable=False),
     Column("last_updated", Moment, server_default=func.current_timestamp()),
     Column("created_at", Moment, server_default=func.current_timestamp()),
+    Column("vector_key", Text),
     CheckConstraint("token_count >= 0", name="ck_tool_token_count"),
     Index("ix_tool_mcpserver_id", "mcpserver_id"),
 )

@@ -211,10 +211,11 @@ class Tool(BaseModel):
 
 @dataclass(frozen=True)
 class ToolRow:
-    """A tool to be stored."""
+    """A tool to be stored, and the key of its vector."""
 
     definition: Definition
     token_count: int
+    vector_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,9 @@ class BaseUpdateDetails(BaseModel):
 
 
 class ToolUpdateDetails(BaseUpdateDetails):
-    """What to change of a tool. New `details` are recounted in the same transaction."""
+    """What to change of a tool. New `details` are recounted in the same transaction, and the embedding of the old ones
+    is forgotten.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 

@@ -10,12 +10,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
 
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.reduction import percent_saved
 from mcp_optimizer.profiles.tiers import Tier
+from mcp_optimizer.token_counter import TokenCounter
 
 
 class MeasurementPhase(StrEnum):
@@ -55,6 +59,32 @@ class ToolPhaseMetrics(BaseModel):
         if self.optimized_tokens > self.baseline_tokens:
             raise ValueError("optimized_tokens must not exceed baseline_tokens")
         return self
+
+
+Phase = Literal["baseline", "phase1", "phase2", "phase3"]
+
+
+class TokenMeasurement(BaseModel):
+    """What the parts of a tool's definition cost in a phase. In JSON it is spelled as in the document (`toolName`)."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True)
+
+    tool_name: str
+    schema_tokens: int = Field(ge=0)
+    description_tokens: int = Field(ge=0)
+    total_tokens: int = Field(ge=0)
+    phase: Phase
+
+
+def measure_tool_tokens(tool: McpTool, counter: TokenCounter, phase: Phase) -> TokenMeasurement:
+    """Count a definition as it is in a phase. The total also has the name and whatever else the definition says."""
+    return TokenMeasurement(
+        tool_name=tool.name,
+        schema_tokens=counter.count_or_zero(compact(tool.input_schema)),
+        description_tokens=counter.count_or_zero(tool.description or ""),
+        total_tokens=counter.count_or_zero(tool.model_dump_json()),
+        phase=phase,
+    )
 
 
 class TierMetrics(BaseModel):

@@ -18,6 +18,7 @@ from mcp_optimizer.metrics.phases import (
     MeasurementPhase,
     PhaseMetrics,
     TierMetrics,
+    TokenMeasurement,
     ToolPhaseMetrics,
     phase_metrics,
     tier_metrics,
@@ -115,6 +116,8 @@ class Report:
     """What is broken now."""
     usage: Usage | None
     """None where no history is kept, or none belongs to this catalog."""
+    measurements: tuple[TokenMeasurement, ...] = ()
+    """For programs, if they were asked for."""
 
     @property
     def advice(self) -> tuple[str, ...]:

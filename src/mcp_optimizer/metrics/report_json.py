@@ -37,6 +37,7 @@ def report_values(report: Report) -> dict[str, Any]:
         "advice": list(report.catalog_advice),
         "unclear_descriptions": list(report.unclear_descriptions),
         "metrics": [row.model_dump(mode="json") for row in report.metrics],
+        "measurements": [row.model_dump(mode="json") for row in report.measurements],
         "broken_now": list(report.troubles),
         "usage": None if report.usage is None else usage_values(report.usage),
     }

@@ -135,8 +135,12 @@ class ToolLists:
 
     def described(self, tool: str, level: Level) -> str:
         """A tool's description at a level."""
+        return self.definition(tool, level).description or ""
+
+    def definition(self, tool: str, level: Level) -> McpTool:
+        """A tool as it is registered with a description at this level."""
         with self._making:
-            return self._current(None).definition(tool, level).definition.description or ""
+            return self._current(None).definition(tool, level).definition
 
     def tool_schema(self, tool: str, selected: ProfileName) -> ToolSchema:
         """A tool's schema, what it shares with its server's other tools, and its state after each phase."""

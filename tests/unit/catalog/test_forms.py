@@ -71,6 +71,7 @@ async def test_whatever_a_form_depends_on_is_part_of_the_name_that_it_is_stored_
     assert len({one.kind() for one in forms}) == 4
 
 
+@pytest.mark.requirement("CX-1")
 async def test_forms_of_an_older_compression_are_forgotten(place: Path | str) -> None:
     async with stored_forms(place) as stored:
         await stored.write([DefinitionForm("hash", "{}", 1, "[]")], "0/plain")

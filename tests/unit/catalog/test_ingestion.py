@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -52,6 +53,7 @@ def counts(records: Sequence[ToolRecord]) -> dict[str, int]:
     return {record.name: record.token_count for record in records}
 
 
+@pytest.mark.requirement("A2", "FR-001", "FR-002", "DM-lifecycle-1")
 async def test_each_tool_becomes_a_record_with_its_count_in_the_order_of_names(path: Path) -> None:
     async with start(path) as (ingestion, catalog):
         records = await take_in(ingestion)
@@ -60,9 +62,12 @@ async def test_each_tool_becomes_a_record_with_its_count_in_the_order_of_names(p
         (server,) = await catalog.servers()
         stored = await catalog.tools(server.id)
         assert {tool.details.name: tool.token_count for tool in stored} == counts(records)
+        assert {uuid.UUID(tool.id).version for tool in stored} == {4}
+        assert {tool.mcpserver_id for tool in stored} == {server.id}
         assert ingestion.counted == 3
 
 
+@pytest.mark.requirement("A4", "R-4")
 async def test_a_start_where_nothing_changed_counts_nothing(path: Path) -> None:
     async with start(path) as (ingestion, _):
         first = await take_in(ingestion)
@@ -88,6 +93,7 @@ async def test_only_what_is_new_or_changed_is_counted(path: Path) -> None:
         assert ingestion.counted == 2
 
 
+@pytest.mark.requirement("A4")
 async def test_a_definition_that_two_servers_share_is_counted_once(path: Path) -> None:
     async with start(path) as (ingestion, _):
         await take_in(ingestion, server="one")
@@ -110,6 +116,7 @@ async def test_another_encoding_counts_anew_and_the_first_is_not_forgotten(path:
         assert ingestion.counted == 0
 
 
+@pytest.mark.requirement("A4")
 async def test_a_tool_that_cannot_be_counted_counts_as_0_and_the_others_are_counted(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,6 +150,7 @@ async def test_without_a_database_everything_is_counted() -> None:
     assert ingestion.counted == 3
 
 
+@pytest.mark.requirement("A4")
 async def test_a_database_that_fails_is_logged_and_does_not_stop_ingestion(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,6 +41,7 @@ def renamed(tool: McpTool, name: str) -> McpTool:
     return McpTool.model_validate({**tool.model_dump(), "name": name})
 
 
+@pytest.mark.requirement("A7", "A9", "FR-003", "DM-lifecycle-2")
 @pytest.mark.promise("baseline-is-what-runs")
 async def test_the_baseline_is_the_sum_over_running_servers_only() -> None:
     catalog = await live_catalog(running("github", ISSUE), down("jira"), running("slack", MESSAGE))
@@ -51,12 +52,14 @@ async def test_the_baseline_is_the_sum_over_running_servers_only() -> None:
     assert catalog.snapshot.baseline_tokens == 0
 
 
+@pytest.mark.requirement("FR-008")
 async def test_with_no_server_there_is_nothing_to_find_and_nothing_to_save() -> None:
     answer = new_gateway(new_catalog()).find("anything")
     assert answer.tools == ()
     assert answer.token_metrics == TokenMetrics.of(0, 0)
 
 
+@pytest.mark.requirement("A9")
 @pytest.mark.promise("baseline-is-what-runs")
 @pytest.mark.parametrize("status", [ServerStatus.FAILED, ServerStatus.STOPPED, ServerStatus.STARTING])
 async def test_a_server_that_goes_leaves_baseline_names_and_search_in_the_same_call(status: ServerStatus) -> None:
@@ -217,6 +220,7 @@ def put(catalog: LiveCatalog, servers: dict[str, tuple[list[McpTool], ServerStat
             catalog.on_state(down(name, status=status))
 
 
+@pytest.mark.requirement("A7", "FR-005")
 @pytest.mark.promise("savings-never-negative")
 @settings(max_examples=50, deadline=None)
 @given(

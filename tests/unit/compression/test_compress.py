@@ -66,6 +66,7 @@ def test_a_tool_that_cannot_be_smaller_stays_as_it_is() -> None:
         assert compress(tool, len).steps == ()
 
 
+@pytest.mark.requirement("B5", "TM-2")
 def test_a_technique_that_makes_it_larger_is_not_applied() -> None:
     # With this counter a text without titles costs more.
     compressed = compress(tool_with({"type": "object", "title": "T"}), lambda text: 100 - text.count("title"))
@@ -229,6 +230,7 @@ def _tools(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.requirement("TS-2")
 @settings(deadline=None)
 @given(_tools(), st.sampled_from(list(Dialect)), st.lists(values, min_size=4, max_size=8))
 def test_no_dialect_admits_more_than_the_original(schema: dict[str, Any], dialect: Dialect, some: list[Any]) -> None:

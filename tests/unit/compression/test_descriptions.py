@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,7 @@ def test_the_same_catalog_is_always_described_in_the_same_words() -> None:
     assert five_words([]) == []
 
 
+@pytest.mark.requirement("B4", "TS-3")
 @given(st.lists(st.text(max_size=60), max_size=6))
 def test_any_text_gives_at_most_five_words_and_no_two_clear_ones_alike(texts: list[str]) -> None:
     tools = [mcp_tool(f"tool{number}", text) for number, text in enumerate(texts)]

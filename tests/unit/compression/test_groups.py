@@ -37,6 +37,7 @@ def _schema(names: str, **fields: Any) -> dict[str, Any]:
     return {"type": "object", "properties": dict.fromkeys(names.split(), TEXT), **fields}
 
 
+@pytest.mark.requirement("B2", "CT-3")
 def test_a_pair_to_add_and_to_remove_becomes_one() -> None:
     plan = candidate_groups(_schema("labels_to_add labels_to_remove title"))
     assert plan.groups == (Group("labels", {"add": "labels_to_add", "remove": "labels_to_remove"}),)
@@ -49,6 +50,7 @@ def test_a_pair_to_add_and_to_remove_becomes_one() -> None:
     assert expand(given_arguments, plan) == {"title": "t", "labels_to_add": "x"}
 
 
+@pytest.mark.requirement("CT-1")
 def test_three_of_a_prefix_are_a_group_and_two_are_not() -> None:
     assert candidate_groups(_schema("size_x size_y size_z")).groups[0].members == {
         "x": "size_x",
@@ -87,6 +89,7 @@ def test_a_parameter_is_in_one_group_only() -> None:
     assert [group.name for group in plan.groups] == ["one"]
 
 
+@pytest.mark.requirement("CT-4")
 def test_a_group_is_required_with_its_members() -> None:
     schema = _schema("size_x size_y size_z title", required=["size_x", "title"], additionalProperties=False)
     grouped = regroup(schema, candidate_groups(schema))
@@ -121,6 +124,7 @@ def test_parameters_that_a_schema_speaks_of_elsewhere_are_not_grouped(fields: di
 PLAN = GroupPlan((Group("size", {"x": "size_x", "y": "size_y"}),))
 
 
+@pytest.mark.requirement("B2", "CX-2")
 @pytest.mark.parametrize(
     ("arguments", "expanded"),
     [
@@ -152,6 +156,7 @@ def grouped_tools(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, st.SearchS
     return schema, {name: strategy for name, (_, strategy) in kinds.items()}
 
 
+@pytest.mark.requirement("B2", "TS-2", "CX-2")
 @given(grouped_tools(), st.data())
 def test_what_the_grouped_schema_admits_expands_to_what_the_original_admits(
     tool: tuple[dict[str, Any], dict[str, st.SearchStrategy[Any]]], data: st.DataObject

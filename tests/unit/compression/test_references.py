@@ -170,6 +170,7 @@ def test_definitions_stay_when_a_reference_could_reach_any() -> None:
 LONG = {"type": "object", "properties": {f"field_{n}": {"type": "string", "maxLength": 50 + n} for n in range(5)}}
 
 
+@pytest.mark.requirement("B2", "CT-2")
 def test_what_stands_twice_is_written_once() -> None:
     schema = {"type": "object", "properties": {"a": LONG, "b": LONG, "c": TEXT}}
     shared = share_repeated(schema, len)

@@ -20,6 +20,7 @@ SECONDS = 15.0
 LARGEST = 6_000
 
 
+@pytest.mark.requirement("TS-2", "CX-2")
 @pytest.mark.slow
 @pytest.mark.skipif(not DUMPS.is_dir(), reason="the dumps of real tools are not beside the repository")
 def test_what_compressed_real_tools_admit_the_originals_admit() -> None:

@@ -71,6 +71,7 @@ def contents(path: Path) -> set[str]:
         return {line for line in connection.iterdump() if line.startswith("INSERT")}
 
 
+@pytest.mark.requirement("A3")
 def test_the_migrations_make_exactly_what_a_new_file_has(path: Path, tmp_path: Path) -> None:
     prepare_file(path)
     assert migrated(other := tmp_path / "migrated.db", "head") == []

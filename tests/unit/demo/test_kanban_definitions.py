@@ -56,6 +56,7 @@ def test_create_card_takes_the_known_parameters_and_at_least_fifteen_more() -> N
         assert schema["properties"][nested]["items"]["type"] == "object"
 
 
+@pytest.mark.requirement("SP-4")
 @pytest.mark.parametrize(
     ("parameter", "least"), [("instance", 65), ("board_id", 35), ("card_id", 24), ("workspace_id", 20), ("user_id", 15)]
 )

@@ -63,6 +63,7 @@ async def test_joins_and_aggregates_work(sql: Caller) -> None:
     assert answer["data"] == [["Beds", 12], ["Chairs", 12], ["Garden chairs", 12], ["Lamps", 12], ["Tables", 12]]
 
 
+@pytest.mark.requirement("C7")
 @pytest.mark.parametrize(
     "statement",
     [

@@ -32,6 +32,7 @@ def tool_row(**fields: Any) -> Tool:
     return Tool(**{**row, **fields})
 
 
+@pytest.mark.requirement("A2", "DM-Tool")
 def test_a_tool_row_has_the_fields_of_the_data_model_and_no_others() -> None:
     assert list(Tool.model_fields) == [
         "id",
@@ -52,6 +53,7 @@ def test_a_tool_row_without_one_of_its_fields_is_refused(field: str) -> None:
         Tool(**values)
 
 
+@pytest.mark.requirement("DM-Tool", "DM-ToolUpdateDetails")
 @pytest.mark.parametrize("model", [tool_row, ToolUpdateDetails])
 def test_a_token_count_is_never_negative(model: Any) -> None:
     assert model(token_count=0).token_count == 0
@@ -59,6 +61,7 @@ def test_a_token_count_is_never_negative(model: Any) -> None:
         model(token_count=-1)
 
 
+@pytest.mark.requirement("A2", "DM-Tool")
 def test_the_embedding_of_a_tool_row_stays_out_of_its_dumps() -> None:
     row = tool_row(details_embedding=np.ones(4, dtype=np.float32))
     assert row.details_embedding is not None
@@ -66,6 +69,7 @@ def test_the_embedding_of_a_tool_row_stays_out_of_its_dumps() -> None:
     assert "details_embedding" not in json.loads(row.model_dump_json())
 
 
+@pytest.mark.requirement("DM-Tool")
 @pytest.mark.parametrize("shape", [(), (2, 2), (1, 4)])
 @pytest.mark.parametrize("model", [tool_row, ToolUpdateDetails])
 def test_an_embedding_that_is_not_one_dimensional_is_refused(model: Any, shape: tuple[int, ...]) -> None:
@@ -73,6 +77,7 @@ def test_an_embedding_that_is_not_one_dimensional_is_refused(model: Any, shape: 
         model(details_embedding=np.ones(shape))
 
 
+@pytest.mark.requirement("DM-ToolUpdateDetails")
 def test_an_update_changes_nothing_by_default() -> None:
     assert list(ToolUpdateDetails.model_fields) == ["mcpserver_id", "details", "details_embedding", "token_count"]
     assert set(dict(ToolUpdateDetails()).values()) == {None}
@@ -84,6 +89,7 @@ def metrics(baseline: int, returned: int, saved: int, percentage: float) -> Toke
     )
 
 
+@pytest.mark.requirement("A5", "DM-TokenMetrics")
 def test_token_metrics_are_exactly_four_numbers() -> None:
     assert list(TokenMetrics.of(200, 50).model_dump().items()) == [
         ("baseline_tokens", 200),
@@ -93,6 +99,7 @@ def test_token_metrics_are_exactly_four_numbers() -> None:
     ]
 
 
+@pytest.mark.requirement("DM-TokenMetrics")
 @pytest.mark.parametrize(
     "numbers",
     [(0, 0, 0, 0.0), (100, 100, 0, 0.0), (100, 0, 100, 100.0), (3, 1, 2, 66.67), (3, 1, 2, 66.66), (3, 1, 2, 66.676)],
@@ -101,6 +108,7 @@ def test_token_metrics_that_add_up_are_accepted(numbers: tuple[int, int, int, fl
     assert metrics(*numbers).savings_percentage == numbers[3]
 
 
+@pytest.mark.requirement("A5", "DM-TokenMetrics")
 @pytest.mark.parametrize(
     ("numbers", "reason"),
     [

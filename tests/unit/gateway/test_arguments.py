@@ -160,6 +160,7 @@ def test_arguments_that_fit_pass() -> None:
     check({"title": "x", "card": {"tags": [1, 2]}, "color": "red"}, SCHEMA)
 
 
+@pytest.mark.requirement("TS-1")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

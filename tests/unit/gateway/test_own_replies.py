@@ -186,6 +186,7 @@ async def test_more_tools_than_a_reply_holds_are_left_out_and_that_is_said() -> 
         assert "More tools fit than a reply has room for" in (found.note or "")
 
 
+@pytest.mark.requirement("B2", "TS-1")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["an enum", "properties", "required", "words", "branches"])
 async def test_an_argument_error_is_within_the_limit_and_the_original_schema_decides(name: str) -> None:

@@ -71,6 +71,7 @@ async def test_a_text_has_no_schema_and_of_the_metrics_one_line(gateway: Gateway
     assert reply["structuredContent"]["tools"][0]["name"] == "create_card"
 
 
+@pytest.mark.requirement("A6", "FR-006", "SC-001", "SC-004")
 @pytest.mark.parametrize("detail", [Detail.SIGNATURE, Detail.SCHEMA, Detail.FULL])
 @pytest.mark.parametrize("structured", [True, False])
 async def test_every_part_of_a_reply_says_what_was_saved(gateway: Gateway, detail: Detail, structured: bool) -> None:
@@ -104,6 +105,7 @@ async def test_a_setting_turns_the_line_off_and_programs_still_get_the_figures(g
         assert reply["structuredContent"]["token_metrics"]["tokens_saved"] > 0
 
 
+@pytest.mark.requirement("A7")
 async def test_while_servers_start_a_reply_says_so_and_claims_no_savings() -> None:
     gateway = await gateway_over(GIT, down("jira", status=ServerStatus.STARTING), down("slack"))
     found = gateway.find("record changes to the repository", limit=1, detail=Detail.SIGNATURE)

@@ -37,6 +37,7 @@ async def test_a_report_of_ones_own_servers_names_no_target(report: Report) -> N
     assert "profile registration" in terminal(report)
 
 
+@pytest.mark.requirement("TM-4")
 async def test_the_example_shows_each_phase_against_its_target(report: Report) -> None:
     example = replace(report, phases=tuple(phase_metrics(5_600, 24_299, 2_601, KANBAN_TARGETS)))
     assert [(phase["target_reduction"], phase["achieved"]) for phase in report_values(example)["phases"]] == [

@@ -210,6 +210,7 @@ async def test_the_event_loop_goes_on_while_a_list_is_made(monkeypatch: pytest.M
         await asked
 
 
+@pytest.mark.requirement("B1", "TS-5")
 async def test_a_tools_schema_says_where_each_phase_left_it() -> None:
     made = registration(await live_catalog(CARDS), minimal=0)
     schema = made.tool_schema("create_card", ProfileName.MINIMAL)

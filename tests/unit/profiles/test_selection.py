@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ def test_a_deserving_tool_that_is_too_large_does_not_end_the_search_for_smaller_
     assert made.left_out == ("tool_001",)
 
 
+@pytest.mark.requirement("TS-4", "TP-3", "TP-7")
 def test_every_tool_has_one_tier_and_the_next_tier_comes_on_first_use() -> None:
     made, _ = profiles(rank(tools(*[50] * 100)), 100_000, 200_000)
     assert Counter(made.tier_of.values()) == {Tier.CORE: 20, Tier.COMMON: 30, Tier.RARE: 50}
@@ -99,6 +101,7 @@ def test_a_core_tool_that_does_not_fit_is_registered_on_its_first_use() -> None:
     assert made.strategy("tool_001", ProfileName.MINIMAL) is LoadStrategy.ON_FIRST_USE
 
 
+@pytest.mark.requirement("B3", "TP-1")
 @given(
     st.lists(st.tuples(st.integers(16, 400), st.integers(0, 3)), max_size=60),
     st.integers(0, 3_000),

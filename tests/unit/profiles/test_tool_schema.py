@@ -24,6 +24,7 @@ FIND = mcp_tool("find", "Find.", {"instance": INSTANCE, "id": {"type": "string"}
 NAME = mcp_tool("name", "Name.", {"id": {"type": "string"}})
 
 
+@pytest.mark.requirement("B2", "SP-2")
 def test_parameters_that_tools_have_alike_are_shared_the_most_used_first() -> None:
     shared = shared_parameters([MOVE, COPY, FIND, NAME])
     assert [(one.param_name, one.type, one.namespace, one.used_by) for one in shared] == [
@@ -36,17 +37,20 @@ def test_parameters_that_tools_have_alike_are_shared_the_most_used_first() -> No
     assert shared_by_tool(shared)["find"] == ["instance", "id"]
 
 
+@pytest.mark.requirement("SP-3")
 def test_schemas_that_differ_in_more_than_words_are_not_the_same_type() -> None:
     kinds = [mcp_tool(name, "", {"kind": {"enum": [name]}}) for name in ("a", "b")]
     assert shared_parameters(kinds) == []
     assert [one.type for one in shared_parameters([kinds[0], kinds[0]])] == ['{"enum":["a"]}']
 
 
+@pytest.mark.requirement("SP-1")
 def test_what_one_tool_uses_is_not_shared() -> None:
     with pytest.raises(ValueError, match="at least two"):
         SharedParameterSchema("id", "integer", "", "", ("one",))
 
 
+@pytest.mark.requirement("B1", "TS-5", "TS-6")
 def test_a_tool_begins_uncompressed_eager_and_verbose_and_may_end_compressed_lazy_and_concise() -> None:
     required = MOVE.model_copy(update={"input_schema": {**MOVE.input_schema, "required": ["id"]}})
     first = (SchemaState.UNCOMPRESSED, LoadState.EAGER, DescriptionState.VERBOSE)

@@ -127,6 +127,7 @@ def test_our_own_tools_cost_less_than_400_tokens_together(encoding: str) -> None
     assert TokenCounter(encoding).count_tokens(wire + INSTRUCTIONS) < 400
 
 
+@pytest.mark.requirement("A6", "DM-FindToolResponse", "FR-006", "R-3", "SC-001", "SC-004")
 async def test_find_tool_answers_a_program_with_definitions_and_savings(open_server: Open) -> None:
     async with open_server() as served:
         found = await served.answer(
@@ -135,16 +136,10 @@ async def test_find_tool_answers_a_program_with_definitions_and_savings(open_ser
         assert found["tools"] == [ISSUE.model_dump(mode="json")]
         assert found.keys() == {"tools", "token_metrics", "reply_tokens"}
         FindToolResponse.model_validate(found)
-        baseline = sum(
-            TokenCounter().count_tool_tokens(tool)
-            for tool in [
-                ISSUE,
-                mcp_tool("list_issues", "List issues"),
-                mcp_tool("github__search", "Search code"),
-                mcp_tool("slack__search", "Search messages"),
-                mcp_tool("send_message", "Send a message"),
-            ]
-        )
+        others = {"list_issues": "List issues", "github__search": "Search code", "slack__search": "Search messages"}
+        others["send_message"] = "Send a message"
+        everything = [ISSUE, *(mcp_tool(name, description) for name, description in others.items())]
+        baseline = sum(map(TokenCounter().count_tool_tokens, everything))
         returned = TokenCounter().count_tool_tokens(ISSUE)
         assert found["token_metrics"] == {
             "baseline_tokens": baseline,
@@ -174,6 +169,7 @@ async def test_scores_stand_in_meta_where_they_cost_the_model_nothing(open_serve
         assert "score" not in raw["content"][0]["text"]
 
 
+@pytest.mark.requirement("A5", "FR-004")
 @pytest.mark.parametrize("detail", [None, *Detail])
 async def test_savings_are_exact_whatever_the_detail_that_is_asked_for(open_server: Open, detail: str | None) -> None:
     async with open_server() as served:

@@ -50,6 +50,7 @@ def said(result: dict[str, Any]) -> tuple[str, bool]:
     return result["content"][0]["text"], result["_meta"]["performance"]["cachedResult"]
 
 
+@pytest.mark.requirement("C6", "RM-5")
 async def test_the_same_call_is_served_again_and_says_so() -> None:
     pipeline, server = results(), Server()
     first = await pipeline.answer(call(arguments={"a": 1, "b": 2}), server.ask)
@@ -74,6 +75,7 @@ async def test_whatever_else_differs_it_is_another_call(other: dict[str, Any]) -
     assert said(await pipeline.answer(call(**other), server.ask)) == ("answer 2", False)
 
 
+@pytest.mark.requirement("C6")
 @pytest.mark.parametrize(
     "annotations",
     [

@@ -26,6 +26,7 @@ async def described(result: dict[str, Any], method: str = "auto", **options: Any
     return await results.described(result, time.perf_counter())
 
 
+@pytest.mark.requirement("C1", "RM-9")
 async def test_a_plain_text_has_tokens_and_performance_and_no_data() -> None:
     meta = (await described({"content": [text("Hello, world!")]}))["_meta"]
     assert meta["tokens"] == {"estimated": 4, "approximationMethod": "tiktoken:cl100k_base", "warning": WARNING}
@@ -53,6 +54,7 @@ async def test_what_is_only_described_is_not_written_differently() -> None:
     assert answered["_meta"]["data"] == {"rowCount": 1, "columnCount": 1, "truncated": False}
 
 
+@pytest.mark.requirement("C2")
 async def test_plain_meta_is_written_only_when_asked_for() -> None:
     assert "meta" not in await described({"content": []})
     answered = await described({"content": [text("x")], "_meta": {"vendor": 1}}, plain_meta=True)
@@ -89,6 +91,7 @@ def test_half_a_surrogate_pair_and_a_missing_content_are_no_reason_to_fail() -> 
     assert Reading({"content": "nonsense"}).texts == []
 
 
+@pytest.mark.requirement("C3", "RM-2", "RM-11", "RM-12")
 @pytest.mark.parametrize(
     ("method", "sample", "expected"),
     [
