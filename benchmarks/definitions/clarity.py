@@ -14,7 +14,8 @@ import random
 import numpy as np
 
 from benchmarks.tools import dumped_tools
-from mcp_optimizer.compression.descriptions import Level, at_level, five_words
+from mcp_optimizer.compression.descriptions import Level, at_level
+from mcp_optimizer.compression.five_words import five_words
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.engine import Entry, SearchIndex

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tools import dumped_tools
-from mcp_optimizer.compression.descriptions import five_words
+from mcp_optimizer.compression.five_words import five_words
 from mcp_optimizer.demo.kanban.server import KANBAN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.words import terms
