@@ -1,4 +1,4 @@
-"""Whether people understand the five words of a tool: sheets for a judge who reads, and their scores.
+"""Whether the five words of a tool are understood: sheets for a judge, and scores.
 
     python -m benchmarks.definitions.five_words sheet SHEET.jsonl [--blind FOLDER/PREFIX]
     python -m benchmarks.definitions.five_words score SHEET.jsonl ANSWERS.jsonl...

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mcp_optimizer.compression.word_classes import (
     ADJECTIVES,
+    ARTICLES,
     AUXILIARIES,
     BEHIND,
     CONJUNCTIONS,
@@ -30,6 +31,7 @@ from mcp_optimizer.compression.word_classes import (
     VERBS,
     base_form,
     is_action,
+    plain_form,
 )
 
 _MOST_TOKENS = 40
@@ -164,7 +166,7 @@ def _verb(tokens: Sequence[Token], named: frozenset[str]) -> tuple[tuple[str, ..
     adverb: tuple[str, ...] = ()
     if _is_adverb(tokens, at):
         adverb, at = (tokens[at].lower,), at + 1
-    base = base_form(tokens[at].lower) if at < len(tokens) else ""
+    base = (base_form(tokens[at].lower) or _unknown_verb(tokens, at)) if at < len(tokens) else ""
     if not base or not _does_something(base, tokens, at, named):
         return (), ()
     verbs, end = _with_others(tokens, at)
@@ -174,6 +176,15 @@ def _verb(tokens: Sequence[Token], named: frozenset[str]) -> tuple[tuple[str, ..
     if len(verbs) == 2:
         return (*adverb, base, tokens[end - 2].lower, verbs[1]), tokens[end:]
     return (*adverb, base), tokens[end:]
+
+
+def _unknown_verb(tokens: Sequence[Token], at: int) -> str:
+    """The plain form of a first word that an article follows, as in "Burn a card": it can only be a verb."""
+    word = tokens[at].lower
+    following = tokens[at + 1].lower if at + 1 < len(tokens) and not tokens[at].ends else ""
+    if following not in ARTICLES or not word.isalpha() or not word.isascii() or not is_thing(word) or word in ENDINGS:
+        return ""
+    return plain_form(word)
 
 
 def _is_adverb(tokens: Sequence[Token], at: int) -> bool:

@@ -49,7 +49,18 @@ def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:
                 taken[key] += 1
                 chosen[at], keys[at] = text, key
                 break
-    return [ShortDescription(text, bool(key) and taken[key] == 1) for text, key in zip(chosen, keys, strict=True)]
+    return [
+        ShortDescription(text, taken[key] == 1 and _says_something(tool, text, key))
+        for tool, text, key in zip(tools, chosen, keys, strict=True)
+    ]
+
+
+def _says_something(tool: McpTool, text: str, key: frozenset[str]) -> bool:
+    """Whether a short description has a verb, or more than the name; without a description the name is all there is."""
+    if not key or not (tool.description or "").strip():
+        return bool(key)
+    has_verb = any(map(base_form, text.split())) or not ARTICLES.isdisjoint(text.split()[1:2])
+    return has_verb or not key <= frozenset(terms(tool.name[:LONGEST_NAME]))
 
 
 def _key(text: str) -> frozenset[str]:
@@ -98,8 +109,9 @@ def _phrases(tool: McpTool, namespaces: frozenset[str]) -> Iterator[Phrase]:
     if is_said:
         has_verb = any(word in VERBS for word in words)
         yield from (phrase._replace(is_whole=phrase.is_whole and not has_verb) for phrase in from_thing(sentence))
+    if is_said and not by_name:
         for other in islice(sentences(source), 1, 3):
-            yield from (phrase._replace(is_whole=False) for phrase in from_sentence(without_lead(other), named))
+            yield from from_sentence(without_lead(other), named)
 
 
 def _most_telling(phrases: Iterator[Phrase], named: frozenset[str]) -> list[Phrase]:

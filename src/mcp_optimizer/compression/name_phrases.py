@@ -30,6 +30,8 @@ def name_words(name: str) -> tuple[str, ...]:
 
 def from_name(words: Sequence[str], spelling: Mapping[str, str], namespaces: frozenset[str]) -> Iterator[Phrase]:
     """Phrases from a tool's name: its verb first, without and with what stands before the verb."""
+    if not words:
+        return
     at = _verb_in(words)
     written = [_spelled(word, spelling, namespaces if word is words[0] else frozenset()) for word in words]
     if at is None:
@@ -37,10 +39,10 @@ def from_name(words: Sequence[str], spelling: Mapping[str, str], namespaces: fro
         return
     before, behind = written[:at], written[at + 1 :]
     if not behind or behind[0] in PREPOSITIONS:
-        yield from (
-            phrase._replace(is_whole=phrase.is_whole and at < 3)
-            for phrase in _short_name((words[at],), [*before, *behind])
-        )
+        # `browser_click` does not click the browser: a server's name is no object.
+        has_object = at < 3 and not (before and words[0] in namespaces)
+        for phrase in _short_name((words[at],), [*before, *behind]):
+            yield phrase._replace(is_whole=phrase.is_whole and has_object)
         return
     if at > 1:
         # Several words before the verb: which of them are the server's cannot be told.
@@ -60,7 +62,7 @@ def _spelled(word: str, spelling: Mapping[str, str], namespaces: frozenset[str])
 def _verb_in(words: Sequence[str]) -> int | None:
     """Where a name's verb stands: `list_boards`, `netbox_get_object`, `workflows-list`."""
     strong = [at for at, word in enumerate(words) if word in VERBS and word not in NOUNS_TOO]
-    if words and words[0] in VERBS and (not strong or strong[0] == 0 or words[0] in _FIRST_IN_NAMES):
+    if words[0] in VERBS and (not strong or strong[0] == 0 or words[0] in _FIRST_IN_NAMES):
         return 0
     if strong:
         return strong[0]

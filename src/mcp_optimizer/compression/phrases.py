@@ -52,7 +52,8 @@ def from_sentence(sentence: str, named: frozenset[str]) -> Iterator[Phrase]:
     clause = read_clause(sentence, named)
     if not clause.verb:
         return
-    if "list" in named and clause.verb[0] in GIVING:
+    is_one = clause.rest and clause.rest[0].lower in {"a", "an", "one"}
+    if "list" in named and clause.verb[0] in GIVING and not is_one:
         clause = clause._replace(verb=("list", *clause.verb[1:]))
     yield from _as_it_is(clause)
     yield from _composed(clause)
@@ -124,7 +125,7 @@ def _stacked(clause: Clause) -> tuple[str, ...]:
     if clause.verb[-1:] == ("convert",) or not all(map(_can_stand_before, owner)) or not all(map(_is_noun, first)):
         return ()
     words = (*clause.verb, *owner, *first)
-    return words if len(words) <= MOST_WORDS else ()
+    return words if len(words) <= MOST_WORDS and len(set(words)) == len(words) else ()
 
 
 def _can_stand_before(word: str) -> bool:

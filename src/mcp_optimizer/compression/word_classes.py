@@ -92,7 +92,9 @@ FILLERS: Final = frozenset(
     "efficiently intelligently advanced rich optional optionally".split()
 )
 """Always left out: they say nothing about what a tool does."""
-ADJECTIVES: Final = frozenset("new empty fast raw short simple rich secure large small long real-time full".split())
+ADJECTIVES: Final = frozenset(
+    "new empty clean fast raw short simple rich secure large small long real-time full".split()
+)
 
 PREPOSITIONS: Final = frozenset(
     "about above across after against along among around as at before behind below between beyond by during "
@@ -117,8 +119,8 @@ AUXILIARIES: Final = frozenset(
 )
 PARTICLES: Final = frozenset({"away", "back", "down", "out", "up"})
 """Words that belong to the verb before them: "clean up"."""
-PLACING: Final = frozenset("bring keep leave place put take turn".split())
-"""Verbs that are not understood without where to: "put a card | on a board"."""
+PLACING: Final = frozenset("bring convert drag keep leave place put take transform translate turn".split())
+"""Verbs that are not understood without where or what to: "put a card | on a board"."""
 BEHIND: Final = frozenset("accessible available visible related relevant eligible".split())
 """Adjectives that may stand behind their thing: "workspaces accessible to a user"."""
 PARTICIPLES: Final = frozenset("built chosen drawn found held known made seen sent shown taken written".split())
@@ -168,6 +170,15 @@ def _possible(word: str) -> tuple[str, ...]:
         stem = word[:-3]
         return (stem, f"{stem}e", stem[:-1] if stem[-1:] == stem[-2:-1] else stem)
     return ()
+
+
+def plain_form(word: str) -> str:
+    """The plain form of a verb that is not known, by its ending only."""
+    if word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if word.endswith(("ches", "shes", "sses", "xes", "zes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
 def is_action(word: str) -> bool:

@@ -56,6 +56,10 @@ def test_the_tools_of_the_minimal_profile_read_as_a_person_would_write_them() ->
         ("Quickly read structured profile data.", "Read structured profile data"),
         ("Permanently delete a note", "Permanently delete a note"),
         ("Clean up old files", "Clean up old files"),
+        ("Burn a card.", "Burn a card"),
+        ("Burns the card of a board", "Burn card of a board"),
+        ("Smashes a card", "Smash a card"),
+        ("Buries a card", "Bury a card"),
         ("Double-click an element on the page", "Double-click element on the page"),
     ],
 )
@@ -146,6 +150,14 @@ def test_a_word_that_begins_many_names_is_the_servers_and_left_out() -> None:
     assert [short.text for short in five_words(tools)][:2] == ["Get cable", "Get device"]
 
 
+def test_a_servers_name_is_not_what_a_verb_is_done_to() -> None:
+    things = ("click", "drag", "scroll", "hover", "resize")
+    tools = [mcp_tool(f"browser_{verb}", f"{verb.title()} the element that you see on a page") for verb in things]
+    assert [short.text for short in five_words(tools)][:2] == ["Click the element", "Drag the element"]
+    assert words("_", "So it is. Delete a board. Or not.") == "Delete a board"
+    assert words("search_by_name") == "Search by name"
+
+
 def test_a_title_is_used_before_the_name_and_written_like_a_sentence() -> None:
     assert words("a", title="Rename All Boards") == "Rename all boards"
     assert words("stories-x", "It is so.", title="Stories: Unassign Current User") == "Unassign current user"
@@ -177,6 +189,8 @@ def test_tools_that_say_the_same_are_not_clear_and_neither_is_one_that_says_noth
     twins = [mcp_tool("one", "Repeat the very same thing."), mcp_tool("one", "Repeat the very same thing.")]
     other = mcp_tool("move_card", "Move a card.")
     assert [short.is_clear for short in five_words([*twins, other])] == [False, False, True]
+    numbered = [mcp_tool(f"tool_{number}", "Does the very same thing.") for number in range(2)]
+    assert [short.is_clear for short in five_words(numbered)] == [False, False]
     assert five_words([mcp_tool("the", "the of and")]) == [ShortDescription("", False)]
     assert five_words([]) == []
 
