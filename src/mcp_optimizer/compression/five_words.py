@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from mcp_optimizer.compression.clauses import without_lead
 from mcp_optimizer.compression.descriptions import LONGEST_SHORT, MOST_WORDS, ShortDescription
+from mcp_optimizer.compression.leads import without_lead
 from mcp_optimizer.compression.name_phrases import LONGEST_NAME, from_name, name_words
 from mcp_optimizer.compression.notes import first_sentence
 from mcp_optimizer.compression.phrases import Phrase, from_sentence, from_thing

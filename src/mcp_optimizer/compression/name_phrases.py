@@ -62,6 +62,8 @@ def _spelled(word: str, spelling: Mapping[str, str], namespaces: frozenset[str])
 def _verb_in(words: Sequence[str]) -> int | None:
     """Where a name's verb stands: `list_boards`, `netbox_get_object`, `workflows-list`."""
     strong = [at for at, word in enumerate(words) if word in VERBS and word not in NOUNS_TOO]
+    # An add-on is a thing.
+    strong = [at for at in strong if words[at : at + 2] != ("add", "on")]
     if words[0] in VERBS and (not strong or strong[0] == 0 or words[0] in _FIRST_IN_NAMES):
         return 0
     if strong:

@@ -27,7 +27,7 @@ from mcp_optimizer.compression.word_classes import (
 )
 
 _RESTRICTS = frozenset({"without", "except", "excluding", "unless", "but"})
-_ADDING = frozenset("across and at by containing for in including matching on or using via with within".split())
+_ADDING = frozenset("across and at by containing in including matching on or using via with within".split())
 _OF_ADJECTIVES = ("ed", "ing", "al", "ive", "able", "est", "ic", "ant", "ent", "ar", "ous", "ful", "ory")
 _NO_NOUNS = frozenset("only new old other every each no two three top last next first raw open".split())
 _WITH_NAMES = frozenset({"in", "on", "from", "within", "into", "across"})

@@ -138,6 +138,7 @@ def test_a_tool_that_is_deprecated_is_described_by_its_name_and_keeps_its_warnin
         ("get_users_of_the_oldest_large_team", "Get users"),
         ("validate_the_very_long_name_here", "Validate very long name here"),
         ("think", "Think"),
+        ("list_recording_add_on_results", "List recording add on results"),
         ("quality_gate", "Quality gate"),
     ],
 )
