@@ -14,7 +14,9 @@ import random
 import numpy as np
 
 from benchmarks.tools import dumped_tools
-from mcp_optimizer.compression.descriptions import Level, at_level, five_words
+from mcp_optimizer.compression.five_words import five_words
+from mcp_optimizer.compression.lossless import tidy
+from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.engine import Entry, SearchIndex
@@ -43,13 +45,14 @@ def main() -> None:
     sample = random.Random(7).sample(range(len(tools)), min(options.sample, len(tools)))
     shorts = five_words([tool for _, tool in tools])
     unclear = sum(not short.is_clear for short in shorts)
-    print(f"{len(tools):,} tools; {unclear:,} keep a sentence, since five words do not tell them apart")
+    print(f"{len(tools):,} tools; {unclear:,} are told apart by their names only, not by five words")
     whole = 0.0
-    for level in Level:
-        texts = [at_level(tool, level, short) for (_, tool), short in zip(tools, shorts, strict=True)]
+    full = [tidy(tool.description or "") for _, tool in tools]
+    forms = {"full": full, "sentence": list(map(opening, full)), "words": [short.text for short in shorts]}
+    for form, texts in forms.items():
         figure = recall(tools, texts, sample)
         whole = whole or figure
-        print(f"{level.value:10} recall@5 {figure:.4f}   loss {whole - figure:.4f}")
+        print(f"{form:10} recall@5 {figure:.4f}   loss {whole - figure:.4f}")
 
 
 if __name__ == "__main__":

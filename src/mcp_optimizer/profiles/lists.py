@@ -15,8 +15,9 @@ from typing import Any
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.forms import Form, ToolForms
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written, five_words
+from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written
 from mcp_optimizer.compression.documentation import concise
+from mcp_optimizer.compression.five_words import five_words
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.resolving import called

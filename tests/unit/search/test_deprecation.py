@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mcp_optimizer.compression.abbreviate import abbreviated
-from mcp_optimizer.compression.descriptions import Level, ShortDescription, at_level
+from mcp_optimizer.compression.compress import SchemaNotes, compress
+from mcp_optimizer.compression.descriptions import ShortDescription
+from mcp_optimizer.compression.documentation import concise
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.search.deprecation import Superseded, sentence, successors
@@ -57,8 +59,10 @@ def test_no_form_of_a_tool_hides_that_it_is_deprecated() -> None:
     warning = "DEPRECATED: Use read_text_file instead."
     for notes in Notes:
         assert warning in signature(tool, notes)
-    for level in Level:
-        assert warning in at_level(tool, level, ShortDescription("file contents as text", is_clear=True))
+    for notes_of_schema in SchemaNotes:
+        assert warning in (compress(tool, len, notes=notes_of_schema).tool.description or "")
+    short = concise(tool, ShortDescription("Read file contents as text", is_clear=True), READ)
+    assert warning in short.model_dump_json()
     for most in (3_000, 900, 200):
         assert warning in (abbreviated(tool, most).description or "")
 

@@ -1,0 +1,269 @@
+"""Phrases of at most five words from a sentence. Pure.
+
+Called by `five_words`, which chooses among them. A phrase has whole chunks of its clause, so it does not end in the
+middle of one; articles and words that only count are left out where there is no room for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mcp_optimizer.compression.clauses import Clause, Token, is_thing, read_clause, read_thing
+from mcp_optimizer.compression.descriptions import MOST_WORDS
+from mcp_optimizer.compression.word_classes import (
+    ARTICLES,
+    CONJUNCTIONS,
+    DETERMINERS,
+    ENDINGS,
+    FILLERS,
+    GIVING,
+    PLACING,
+    PREPOSITIONS,
+    READING,
+    SOFT,
+    WEAK,
+    article,
+)
+
+_RESTRICTS = frozenset({"without", "except", "excluding", "unless", "but"})
+_ADDING = frozenset("across and at by containing in including matching on or using via with within".split())
+_OF_ADJECTIVES = ("ed", "ing", "al", "ive", "able", "est", "ic", "ant", "ent", "ar", "ous", "ful", "ory")
+_NO_NOUNS = frozenset("only new old other every each no two three top last next first raw open".split())
+_WITH_NAMES = frozenset({"in", "on", "from", "within", "into", "across"})
+_NO_NAMES = frozenset({"ID", "IDs", "JSON", "CSV", "URL", "HTML", "PDF", "SQL", "API", "HTTP", "UUID"})
+_OWNING = frozenset("a an the its their this these those all available".split())
+_COUNTING = DETERMINERS | {"one"}
+
+
+class Phrase(NamedTuple):
+    """The words of a phrase.
+
+    It is not whole if something is missing that it needs to be understood, and cut if its sentence says more.
+    """
+
+    words: tuple[str, ...]
+    is_whole: bool = True
+    is_cut: bool = False
+
+
+def from_sentence(sentence: str, named: frozenset[str]) -> Iterator[Phrase]:
+    """Phrases from a sentence that begins with a verb, best first; `named` are the words of the tool's name."""
+    clause = read_clause(sentence, named)
+    if not clause.verb:
+        return
+    is_one = clause.rest and clause.rest[0].lower in {"a", "an", "one"}
+    if "list" in named and clause.verb[0] in GIVING and not is_one:
+        clause = clause._replace(verb=("list", *clause.verb[1:]))
+    yield from _as_it_is(clause)
+    yield from _composed(clause)
+    if CONJUNCTIONS & set(clause.verb):
+        yield from _composed(clause._replace(verb=clause.verb[:1]))
+
+
+def _composed(clause: Clause) -> Iterator[Phrase]:
+    """Phrases with names instead of long additions first, if these have no room."""
+    if len(clause.chunks) > 1:
+        named = _with_names(clause)
+        if len(_fitting(named, range(len(named.chunks)))) > len(_fitting(clause, range(len(clause.chunks)))):
+            yield from _of_chunks(named)
+    yield from _of_chunks(clause)
+
+
+def from_thing(sentence: str) -> Iterator[Phrase]:
+    """Phrases from a sentence without a verb: "Recent media for a hashtag"."""
+    yield from _composed(read_thing(sentence))
+
+
+def _as_it_is(clause: Clause) -> Iterator[Phrase]:
+    """The clause up to its first mark, if it is short enough: "Check that an instance answers"."""
+    if not clause.rest and len(clause.verb) > 1:
+        yield Phrase(clause.verb)
+    end = next((at for at, token in enumerate(clause.rest, start=1) if token.ends), len(clause.rest))
+    for tokens in (clause.rest[:end], _before_and(clause.rest[:end])):
+        words = _shortened(clause.verb, [tokens])
+        articles = sum(token.lower in DETERMINERS for token in tokens[1:])
+        is_kept = articles == sum(word.lower() in DETERMINERS for word in words[len(clause.verb) + 1 :])
+        is_listed = tokens and tokens[-1].ends == "," and tokens[-1].lower in WEAK
+        if words and is_kept and is_thing(tokens[-1].lower) and tokens[-1].lower not in ENDINGS and not is_listed:
+            yield Phrase(words)
+            return
+
+
+def _before_and(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens before "and that", which begins another clause."""
+    joins = (at for at, token in enumerate(tokens) if token.lower in CONJUNCTIONS and tokens[0].lower == "that")
+    return tokens[: next(joins, 0)]
+
+
+def _of_chunks(clause: Clause) -> Iterator[Phrase]:
+    """A verb with its object and as many additions as there is room for, then with others, then with none."""
+    if not clause.chunks:
+        return
+    seen: set[tuple[str, ...]] = set()
+    restricted = clause.verb[:1] != () and clause.verb[-1] not in READING and _is_restricted(clause)
+    if stacked := _stacked(clause):
+        yield Phrase(stacked, not restricted and not clause.is_open, len(clause.chunks) > 2)
+    for chosen in _choices(clause):
+        words = _shortened(clause.verb, [clause.chunks[at] for at in chosen])
+        if words and words not in seen:
+            seen.add(words)
+            is_whole = not restricted and not clause.is_open and not _is_missing(clause, chosen)
+            yield Phrase(words, is_whole, len(chosen) < len(clause.chunks) or _is_first_of_list(clause, chosen))
+    if not seen:
+        yield from _cut(clause)
+
+
+def _stacked(clause: Clause) -> tuple[str, ...]:
+    """ "Get pull request activity log" for "Get activity log for a pull request", which would be a word too long."""
+    if len(clause.chunks) < 2 or clause.chunks[1][0].lower not in {"of", "for"}:
+        return ()
+    if clause.chunks[1][1].lower not in ARTICLES or _shortened(clause.verb, clause.chunks[:2]):
+        return ()
+    first = [token.text for token in clause.chunks[0] if token.lower not in FILLERS and token.lower not in SOFT]
+    owner = [token.text for token in clause.chunks[1][2:] if token.lower not in FILLERS]
+    if clause.verb[-1:] == ("convert",) or not all(map(_can_stand_before, owner)) or not all(map(_is_noun, first)):
+        return ()
+    words = (*clause.verb, *owner, *first)
+    return words if len(words) <= MOST_WORDS and len(set(words)) == len(words) else ()
+
+
+def _can_stand_before(word: str) -> bool:
+    return is_thing(word.lower()) and not word.endswith(("s", "ed", "’"))
+
+
+def _is_noun(word: str) -> bool:
+    """Whether a word does not end like an adjective: "list the latest builds of a project" is not stacked."""
+    lower = word.lower()
+    return is_thing(lower) and lower not in _NO_NOUNS and not lower.endswith(_OF_ADJECTIVES) and "-" not in word
+
+
+def _choices(clause: Clause) -> Iterator[list[int]]:
+    """Which chunks a phrase may have, best first. What stands before "of" is not left out."""
+    chunks = clause.chunks
+    plain = [at for at, chunk in enumerate(chunks) if at == 0 or chunk[0].lower not in CONJUNCTIONS]
+    in_order = _fitting(clause, range(len(chunks)))
+    without_others = _fitting(clause, plain)
+    is_cut_off = 0 < len(in_order) < len(chunks) and chunks[in_order[-1]][0].lower in CONJUNCTIONS
+    is_better = is_cut_off or len(without_others) > len(in_order)
+    yield from (without_others, in_order) if is_better else (in_order, without_others)
+    for at in plain[1:]:
+        # What is left out may only be an addition: "send to the archive" is not "send". "Of" adds to what is before it.
+        is_next = at == 1 or chunks[at][0].lower in _ADDING
+        if is_next and all(chunk[0].lower in _ADDING for chunk in chunks[1:at]):
+            yield [0, at]
+    yield [0]
+
+
+def _with_names(clause: Clause) -> Clause:
+    """The clause with "in GitLab" for "in a GitLab project", where the project has no room."""
+    chunks = [clause.chunks[0], *map(_named, clause.chunks[1:])]
+    return clause._replace(chunks=chunks)
+
+
+def _named(chunk: Sequence[Token]) -> Sequence[Token]:
+    if chunk[0].lower not in _WITH_NAMES:
+        return chunk
+    things = [token for token in chunk[1:] if is_thing(token.lower) and token.lower not in FILLERS]
+    end = next((at for at, token in enumerate(things) if not _is_name(token.text)), len(things))
+    return [chunk[0], *things[:end]] if 0 < end < len(things) else chunk
+
+
+def _is_name(word: str) -> bool:
+    return word[:1].isupper() and not word.endswith(("'s", "’s")) and word not in _NO_NAMES
+
+
+def _fitting(clause: Clause, order: Sequence[int]) -> list[int]:
+    found: list[int] = []
+    for at in order:
+        if not _shortened(clause.verb, [clause.chunks[one] for one in (*found, at)]):
+            break
+        found.append(at)
+    return found[:-1] if found and _is_half(clause.chunks, found[-1]) else found
+
+
+def _is_half(chunks: Sequence[Sequence[Token]], at: int) -> bool:
+    """Whether the other half is behind: "from one language" is nothing without "to another"."""
+    behind = chunks[at + 1][0].lower if at + 1 < len(chunks) else ""
+    return chunks[at][0].lower == "from" and behind in {"to", "into"}
+
+
+def _is_missing(clause: Clause, chosen: Sequence[int]) -> bool:
+    """Whether a thing such as "details" stands without what it belongs to, or "put" without where to."""
+    if _is_half(clause.chunks, chosen[-1]):
+        return True
+    is_alone = len(chosen) == 1 < len(clause.chunks)
+    if is_alone and clause.verb and (clause.verb[0] in PLACING or clause.chunks[1][0].lower == "as"):
+        return True
+    return any(_needs_more(clause.chunks[at], clause.rest[-1]) for at in chosen if at + 1 not in chosen)
+
+
+def _needs_more(chunk: Sequence[Token], last: Token) -> bool:
+    head = chunk[-1]
+    if head.lower not in WEAK or head is last or head.ends not in {"", ","}:
+        return False
+    things = sum(is_thing(token.lower) and token.lower not in FILLERS for token in chunk)
+    return things == 1 and not _is_owned(chunk)
+
+
+def _is_owned(chunk: Sequence[Token]) -> bool:
+    return any(token.lower in {"its", "their"} for token in chunk)
+
+
+def _is_first_of_list(clause: Clause, chosen: Sequence[int]) -> bool:
+    """Whether other things follow: "a project, section, task or comment"."""
+    last = clause.chunks[chosen[-1]][-1]
+    said = sum(map(len, clause.chunks))
+    behind = clause.rest[said : said + 3]
+    return last.ends == "," and any(token.ends == "," or token.lower in CONJUNCTIONS for token in behind)
+
+
+def _is_restricted(clause: Clause) -> bool:
+    """Whether the clause says what does not happen, which has no room: "without deleting it"."""
+    end = next((at for at, token in enumerate(clause.rest, start=1) if token.ends), len(clause.rest))
+    return any(token.lower in _RESTRICTS for token in clause.rest[:end])
+
+
+def _shortened(verb: Sequence[str], chunks: Sequence[Sequence[Token]]) -> tuple[str, ...]:
+    """The words of a phrase, with as many articles as there is room for; none if they are too many."""
+    said = [(token, at) for at, chunk in enumerate(chunks) for token in chunk if token.lower not in FILLERS]
+    if len(said) > 1 and said[0][0].lower == "the" and _is_plural(chunks[0][-1].lower):
+        said = said[1:]
+    tokens = [token for token, _ in said]
+    soft = [_is_soft(token.lower, verb) if at == 0 else token.lower in _OWNING for token, at in said]
+    room = MOST_WORDS - len(verb) - soft.count(False)
+    if room < 0 or not tokens:
+        return ()
+    kept = [not is_soft for is_soft in soft]
+    for only_articles in (True, False):
+        for at in reversed(range(len(tokens))):
+            if room and not kept[at] and (tokens[at].lower in _COUNTING) is only_articles:
+                kept[at] = True
+                room -= 1
+    return (*verb, *_agreeing(tokens, kept))
+
+
+def _is_plural(word: str) -> bool:
+    return word.endswith("s") and not word.endswith(("ss", "us", "is"))
+
+
+def _is_soft(word: str, verb: Sequence[str]) -> bool:
+    if word in {"all", "new"}:
+        # Without these words "delete all cards" means fewer cards, and "get new cards" more.
+        return (word == "all") is (not verb or verb[-1] in READING)
+    return word in SOFT
+
+
+def _agreeing(tokens: Sequence[Token], kept: Sequence[bool]) -> Iterator[str]:
+    """The kept words; "an existing card" without "existing" is "a card"."""
+    words = [token.text for token, is_kept in zip(tokens, kept, strict=True) if is_kept]
+    for at, word in enumerate(words):
+        yield article(words[at + 1]) if word.lower() in {"a", "an"} and at + 1 < len(words) else word
+
+
+def _cut(clause: Clause) -> Iterator[Phrase]:
+    """A long thing by its last words: what it is stands at its end."""
+    tokens = [token for token in clause.chunks[0] if token.lower not in FILLERS and token.lower not in SOFT]
+    room = MOST_WORDS - len(clause.verb)
+    if tokens and tokens[0].lower not in PREPOSITIONS and room > 1:
+        yield Phrase((*clause.verb, *(token.text for token in tokens[-room:])), is_whole=False)
