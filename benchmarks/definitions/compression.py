@@ -18,14 +18,15 @@ from dataclasses import dataclass, field
 
 from benchmarks.paths import DUMPS, RESULTS
 from mcp_optimizer import McpTool, TokenCounter
-from mcp_optimizer.compression.compress import CompressedTool, Dialect, compress
+from mcp_optimizer.compression.compress import CompressedTool, Dialect, SchemaNotes, compress
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.upstream.listing import read_tools
 
 RESULT = RESULTS / "compression.md"
-MEASURED_ON = "2026-11-15"
+MEASURED_ON = "2026-11-18"
 BUSINESS_MAP = "edicarlos.lds__businessmap-mcp"
 LOSSLESS = {Dialect.PLAIN: "lossless, plain", Dialect.REFERENCES: "lossless, references"}
+RULES = "first sentences and rules, plain (sent)"
 AS_TEXT = ", text only"
 SHOWN = "only name, description and inputSchema, as sent"
 
@@ -60,6 +61,7 @@ class Measured:
 def measure(tool: McpTool, counter: TokenCounter) -> Measured:
     lossless = {dialect: compress(tool, counter.count_tokens, dialect, explained=True) for dialect in LOSSLESS}
     forms = {LOSSLESS[dialect]: compressed.tokens for dialect, compressed in lossless.items()}
+    forms[RULES] = compress(tool, counter.count_tokens, notes=SchemaNotes.RULES).tokens
     forms[SHOWN] = counter.count_tool_tokens(
         McpTool(name=tool.name, description=tool.description, inputSchema=tool.input_schema)
     )

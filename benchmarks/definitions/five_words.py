@@ -27,7 +27,7 @@ from mcp_optimizer.demo.kanban.server import KANBAN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.words import terms
 
-SEED = 11
+SEED = 29
 DRAWN = 300
 MOST_OF_A_SERVER = 3
 NEIGHBOURS = 4

@@ -30,7 +30,7 @@ from hypothesis_jsonschema import _from_schema, from_schema
 
 from benchmarks.paths import DUMPS
 from mcp_optimizer import McpTool, TokenCounter
-from mcp_optimizer.compression.compress import CompressedTool, Dialect, compress
+from mcp_optimizer.compression.compress import CompressedTool, Dialect, SchemaNotes, compress
 from mcp_optimizer.compression.groups import NO_GROUPS, expand
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.upstream.listing import read_tools
@@ -188,7 +188,7 @@ def main() -> int:
             print(f"… {counts['tools']:,} tools, {counts['violations']} violations", file=sys.stderr, flush=True)
         checked: set[str] = set()
         for dialect in (Dialect.PLAIN, Dialect.REFERENCES):
-            compressed = compress(tool, counter.count_tokens, dialect)
+            compressed = compress(tool, counter.count_tokens, dialect, notes=SchemaNotes.RULES)
             if (text := compressed.tool.model_dump_json()) in checked:
                 counts[f"{dialect}: same as plain"] += 1
                 continue

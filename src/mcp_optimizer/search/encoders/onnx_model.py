@@ -6,6 +6,7 @@ can.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ EMPTY = "[empty]"
 
 def load_session(model: Path) -> Any:
     """Takes 19 MB for the library, and 34 for the bundled model."""
+    # Otherwise it writes a device id and events to the home folder, and sends them to its maker. Before the import: the
+    # switch that it offers afterwards leaves two files behind.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         import onnxruntime
     except ImportError as error:
