@@ -207,7 +207,7 @@ async def test_a_part_that_cannot_be_loaded_is_named(config: Path) -> None:
         assert await client.process.wait() == 1
 
 
-@pytest.mark.parametrize("options", [("--mode", "transparent"), ("--profile", "minimal")])
+@pytest.mark.parametrize("options", [("--mode", "transparent"), ("--profile", "full")])
 async def test_a_list_that_depends_on_the_servers_waits_for_them(config: Path, options: tuple[str, str]) -> None:
     async with held(config, *options) as client:
         await client.send(message("initialize", HELLO))

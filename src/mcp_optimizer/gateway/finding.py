@@ -152,6 +152,12 @@ class Finder:
         )
         return replace(found, text=self._text(found, snapshot, query, seen))
 
+    def is_likely_to_find(self, snapshot: Snapshot, query: Query) -> bool:
+        """Whether the best tool for a request is likely to be meant."""
+        limit = self._checked_limit(query)
+        hits, _ = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, _OF_A_PART))
+        return _is_likely(hits)
+
     def counted(self, found: FoundTools) -> FoundTools:
         """With the text that a model reads, whatever the detail, and its cost."""
         text = found.text or json_text(found)

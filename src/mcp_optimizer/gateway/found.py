@@ -18,6 +18,8 @@ from mcp_optimizer.errors import listed
 from mcp_optimizer.gateway.held import waiting_note
 from mcp_optimizer.upstream.state import UpstreamState
 
+_NOTHING = "No tool fits. Ask for one action in other words, or see list_tools."
+_NOTHING_YET = "No tool found yet."
 _MOST_NAMED = 5
 """Maximum tools that a note names."""
 
@@ -103,7 +105,7 @@ class FoundTools:
     @property
     def note(self) -> str:
         """What a reader should know about the reply; mostly nothing."""
-        notes = [] if self.tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
+        notes = [] if self.tools else [_NOTHING_YET if self.is_incomplete else _NOTHING]
         if self.general:
             notes.append(f"No special tool fits well; general-purpose: {listed(self.general, _MOST_NAMED)}.")
         if self.by_words_only:

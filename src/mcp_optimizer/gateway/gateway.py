@@ -10,6 +10,7 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -26,7 +27,15 @@ from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.tools import Definition
-from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
+from mcp_optimizer.errors import (
+    InvalidArguments,
+    InvalidRequest,
+    RequestError,
+    ServerUnavailable,
+    UnknownTool,
+    UpstreamError,
+    quoted,
+)
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments, takes_long
 from mcp_optimizer.gateway.built_in import BuiltInServers
@@ -36,6 +45,7 @@ from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.python_text import Stubs
+from mcp_optimizer.gateway.starting import StartingServers
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -87,6 +97,7 @@ class Gateway:
         self._shapes = shapes
         self._conversations = SeenByCaller()
         self._catalog = catalog
+        self._starting = StartingServers(catalog)
         self._pool = pool
         self._forms = forms
         self.results = results
@@ -144,6 +155,7 @@ class Gateway:
         query = Query(tool_description, tool_keywords, limit, detail)
         seen = self._conversations.of(caller.conversation) if is_conversation else None
         # Embedding the request takes milliseconds that other calls need not wait for.
+        await self._starting.wait(partial(self.seen_by, caller), partial(self._has_likely, query))
         view = await self.seen_by(caller)
         found = await asyncio.to_thread(self._finder.find, view, query, seen)
         if self._use is not None:
@@ -203,7 +215,7 @@ class Gateway:
         with recording(self._trail, caller, "tools/call") as record:
             projection = self.results.projection(select)
             parked, caller = self._begin(caller, record)
-            tool = await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
+            tool = await self._resolved(tool_name, server_name, caller)
             (server, name), digest = tool.key, tool.record.definition_hash
             record.about(server, name, digest, parameters)
             self.permissions.refuse_worse(tool, most, caller)
@@ -251,6 +263,25 @@ class Gateway:
             schema = tool.record.details.input_schema
             call = Call(server, name, arguments=arguments or {}, is_whole=True, input_schema=schema)
             return record.result(await self.results.described(of_a_tool(result), started, call))
+
+    async def _has_likely(self, query: Query, view: Snapshot) -> bool:
+        """Whether a search finds a tool that is likely to be meant."""
+        return not view.encoder_is_loading and await asyncio.to_thread(self._finder.is_likely_to_find, view, query)
+
+    async def _resolved(self, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
+        """The tool that a name means; waits for its server if that has just begun to start."""
+        try:
+            return await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
+        except (UnknownTool, ServerUnavailable):
+
+            async def is_there(view: Snapshot) -> bool:
+                with suppress(RequestError, UpstreamError):
+                    return bool(resolving.meant(view, tool_name, server_name))
+                return False
+
+            if not await self._starting.wait(partial(self.seen_by, caller), is_there):
+                raise
+        return await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
 
     def _begin(self, caller: Caller, record: CallRecord) -> tuple[Parked | None, Caller]:
         """The parked call that this one continues, if any, and the caller, whose turn it is."""
