@@ -51,6 +51,47 @@ async def test_a_profile_stays_within_its_budget_our_own_tools_included(profile:
         assert await message_tokens(client) <= budget
 
 
+def without_description(tool: dict[str, Any]) -> int:
+    rest = {key: value for key, value in tool.items() if key != "description"}
+    return COUNTER.count_tokens(json.dumps(rest, ensure_ascii=False, separators=(",", ":")))
+
+
+@pytest.mark.requirement("B6", "PH-1", "PH-2")
+async def test_recounted_the_schemas_of_the_three_largest_kanban_tools_lose_39_percent() -> None:
+    three = {"create_card", "update_card", "list_cards"}
+    async with demo_client(servers="kanban") as (optimizer, _):
+        sent = {tool.name: json.loads(tool.record.definition.wire_json) for tool in optimizer.snapshot.running}
+        listed = {tool["name"]: tool for tool in optimizer.lists.listed(ProfileName.FULL).definitions}
+    before, after = (sum(without_description(tools[name]) for name in three) for tools in (sent, listed))
+    assert after <= 0.61 * before
+    # All that is left of a tool that is not registered is its place in the catalog.
+    whole = {
+        name: COUNTER.count_tokens(json.dumps(tool, ensure_ascii=False, separators=(",", ":")))
+        for name, tool in sent.items()
+    }
+    assert sum(whole.values()) - sum(whole[name] for name in TWELVE) >= 24_300
+
+
+@pytest.mark.requirement("B2", "CX-2")
+async def test_a_pair_that_became_one_is_called_in_either_shape_and_never_in_both() -> None:
+    async with demo_client(tool_profile="minimal", servers="kanban") as (_, client):
+        card = {"card_id": 127}
+        [tool] = [tool for tool in (await client.list_tools()).tools if tool.name == "update_card"]
+        assert "tag_ids" in tool.input_schema["properties"]
+        for arguments in ({"tag_ids": {"add": [1]}}, {"tag_ids_to_add": [1]}, {"tag_ids": {"remove": [1]}}):
+            assert not (await client.call_tool("update_card", {**card, **arguments})).is_error
+        wrong: dict[str, dict[str, Any]] = {
+            "the same parameter": {"tag_ids": {"add": [1]}, "tag_ids_to_add": [2]},
+            "tag_ids: has no 'ad'; it takes add, remove": {"tag_ids": {"ad": [1]}},
+            "tag_ids: must be an object": {"tag_ids": [1]},
+            "tag_ids.add": {"tag_ids": {"add": ["one"]}},
+        }
+        for reason, given in wrong.items():
+            answer = await client.call_tool("update_card", {**card, **given})
+            assert answer.is_error
+            assert reason in answer.content[0].model_dump()["text"]
+
+
 @pytest.mark.requirement("B3", "TP-2", "TP-4", "TP-5")
 async def test_on_the_kanban_server_minimal_is_exactly_the_twelve_tools_of_the_document() -> None:
     async with demo_client(tool_profile="minimal", servers="kanban") as (optimizer, client):

@@ -6,6 +6,7 @@ where the settings name them. `expand` accepts arguments in either shape and ret
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.json_schema import properties_of, required_of
 
 _ADD, _REMOVE = "_to_add", "_to_remove"
+_LONGEST_NAME = 60
 _FEWEST = 3
 """Parameters that must share a prefix before a group is tried."""
 
@@ -99,6 +101,40 @@ def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:
         # An original parameter given as well takes precedence.
         expanded = members | expanded | ({group.name: others} if others else {})
     return expanded
+
+
+def misused(arguments: Mapping[str, Any], plan: GroupPlan, schema: Schema) -> list[str]:
+    """What is wrong with the groups that arguments use: a parameter given twice, or a group that is none."""
+    found = []
+    is_closed = schema.get("additionalProperties") is False
+    for group in plan.groups:
+        given = arguments.get(group.name, NO_GROUPS)
+        if given is NO_GROUPS:
+            continue
+        names = ", ".join(group.members)
+        if not isinstance(given, Mapping):
+            found += [f"{group.name}: must be an object with {names}"] if is_closed else []
+            continue
+        found += [
+            f"{group.name}.{inside} and {original}: the same parameter; give one of them"
+            for inside, original in group.members.items()
+            if inside in given and original in arguments and given[inside] != arguments[original]
+        ]
+        unknown = [str(key)[:_LONGEST_NAME] for key in given if key not in group.members]
+        found += [f"{group.name}: has no {unknown[0]!r}; it takes {names}"] if unknown and is_closed else []
+    return found
+
+
+def as_grouped(problem: str, arguments: Mapping[str, Any], plan: GroupPlan) -> str:
+    """A problem with an original parameter, under the name by which the arguments gave it."""
+    for group in plan.groups:
+        given = arguments.get(group.name)
+        if not isinstance(given, Mapping):
+            continue
+        for inside, original in group.members.items():
+            if inside in given and re.match(rf"{re.escape(original)}(?=[.:\[])", problem):
+                return f"{group.name}.{inside}{problem[len(original) :]}"
+    return problem
 
 
 def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPlan:

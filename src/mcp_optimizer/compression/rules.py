@@ -83,7 +83,7 @@ _THIS_TOOL = re.compile(
 _PURPOSE = re.compile(r"^\W{0,4}purpose\W{0,4}\n[ \t]*(?:[-*•]|\d[.)])?[ \t]*", re.I | re.M)
 _SUCCESSOR = re.compile(r"\b(?:use|replaced by|instead)\b", re.I)
 _WARNING = re.compile(r"\W{0,4}(?:security|important|warning|caution|deprecated|critical)\b", re.I)
-_ARTICLE = re.compile(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=\w{2})(\w)", re.I)
+_ARTICLE = re.compile(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=[^\W_]{2,}(?:[^\w]|$))(\w)", re.I)
 _EMPHATIC = re.compile(r"\b(?:MUST|NOT|ONLY|NEVER|ALWAYS|REQUIRES?|REQUIRED|EXACTLY)\b")
 _WORD = re.compile(r"\w+")
 _LITERAL = re.compile(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)

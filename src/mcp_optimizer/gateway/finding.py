@@ -255,10 +255,13 @@ class Finder:
 
 
 def _metrics(snapshot: Snapshot, tools: Sequence[FoundTool], missing: Sequence[UpstreamState]) -> TokenMetrics:
-    """The stored counts of the returned tools against those of all; while servers start, nothing is claimed."""
+    """The stored counts of the returned tools against those of all tools that were searched.
+
+    A search that finds nothing while servers start claims nothing: what it asks for may be on its way.
+    """
     returned = sum(found.tool.tokens for found in tools)
     is_complete = all(state.status.has_failed for state in missing)
-    return TokenMetrics.of(snapshot.baseline_tokens if is_complete else returned, returned)
+    return TokenMetrics.of(snapshot.baseline_tokens if tools or is_complete else 0, returned)
 
 
 def _about(snapshot: Snapshot, server: str) -> str:

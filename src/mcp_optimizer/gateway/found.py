@@ -87,10 +87,9 @@ class FoundTools:
         """The savings in at most 15 tokens; empty if they are not wanted. Commas would cost a token each."""
         if not self.says_savings:
             return ""
-        if self.is_incomplete:
-            return "Saved: unknown until all servers have started."
         metrics = self.token_metrics
-        return f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens"
+        said = f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens"
+        return f"{said} so far" if self.is_incomplete else said
 
     @property
     def general(self) -> list[str]:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 import pydantic_core
@@ -23,7 +23,7 @@ from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
 from mcp_optimizer.catalog.use import LearnedUse
-from mcp_optimizer.compression.groups import expand
+from mcp_optimizer.compression.groups import as_grouped, expand, misused
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.tools import Definition
@@ -308,16 +308,21 @@ class Gateway:
     def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
         """The valid arguments in the tool's original shape. On error, shows the schema in the form we send."""
         details = tool.record.details
-        arguments = read_arguments(parameters, details)
-        for plan in self._forms.plans(tool):
+        given = arguments = read_arguments(parameters, details)
+        plans = [plan for plan in self._forms.plans(tool) if plan]
+        wrong = [problem for plan in plans for problem in misused(given, plan, details.input_schema)]
+        for plan in plans:
             arguments = expand(arguments, plan)
         try:
+            if wrong:
+                raise InvalidArguments(details.name, list(dict.fromkeys(wrong)), details.input_schema)
             self._check.check(arguments, details, tool.record.definition_hash)
         except InvalidArguments as error:
+            problems = [reduce(lambda text, plan: as_grouped(text, given, plan), plans, one) for one in error.problems]
             # Half of a reply, because the problems need room too.
             [form] = self._forms.reply([tool], Detail.SCHEMA, self.limits.reply_tokens // 2)
             shown = form.definition.input_schema
-            raise InvalidArguments(details.name, error.problems, shown, abbreviated=form.is_abbreviated) from None
+            raise InvalidArguments(details.name, problems, shown, abbreviated=form.is_abbreviated) from None
         return arguments
 
     def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:

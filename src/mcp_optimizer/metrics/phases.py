@@ -126,10 +126,8 @@ def tier_metrics(rows: Sequence[ToolPhaseMetrics]) -> list[TierMetrics]:
 def phase_metrics(
     schemas: int, registration: int, descriptions: int, targets: Mapping[str, int] = NO_TARGETS
 ) -> list[PhaseMetrics]:
-    """Tokens that compressed schemas take off all tools, registration at the start, and short descriptions all tools.
-
-    What a tool costs is its schema, with everything around it, and its description, so no token counts for two phases
-    of the same tools.
+    """What each phase takes off by itself: compressed schemas and short descriptions off all tools, registration off
+    the start. They are not to be added up; the total says what they do together.
     """
     reductions = {
         "schema compression": schemas,

@@ -159,7 +159,7 @@ def make_report(
         phases=tuple(
             phase_metrics(
                 sum(cost.baseline - phases[cost.name].compressed for cost in costs),
-                baseline - sum(phases[name].compressed for name in registered),
+                baseline - sum(cost.baseline for cost in costs if cost.name in set(registered)),
                 sum(phase.compressed - phase.concise for phase in phases.values()),
                 targets,
             )

@@ -18,6 +18,7 @@ from mcp_optimizer.results.metadata import DataInfo
 LINE_ROOM = 24
 """Tokens of the line about a tool's limit."""
 
+_PAGE_NUMBERS = PAGES.keys() - {"count"}
 _LOOKED_AT = 200
 _NO_TOKEN = frozenset({"", "0", "-1", "null", "none", "undefined"})
 _PLACES = frozenset({"href", "url", "cursor", "token"})
@@ -139,7 +140,8 @@ def _said(around: ShownRows, asked: AskedLimits) -> bool | None:
             kind, value = SAYING[key], said[key]
             if kind in (Kind.TOTAL, Kind.AMOUNT):
                 is_certain = kind is Kind.TOTAL or asked.is_limited or not said.keys().isdisjoint(PAGES)
-                found.add(_of_total(value, around.rows, asked) if is_certain else None)
+                is_paged = not said.keys().isdisjoint(_PAGE_NUMBERS)
+                found.add(_of_total(value, around.rows, asked, is_paged=is_paged) if is_certain else None)
             else:
                 found.add(_of_flag(kind, value))
     return True if True in found else False if False in found else None
@@ -168,13 +170,13 @@ def _of_flag(kind: Kind, value: Any) -> bool | None:
     return not value if kind is Kind.END else None
 
 
-def _of_total(value: Any, rows: int | None, asked: AskedLimits) -> bool | None:
+def _of_total(value: Any, rows: int | None, asked: AskedLimits, *, is_paged: bool) -> bool | None:
     total = number_of_rows(value, least=0)
     if total is None or rows is None or asked.before is None or total < rows:
         # Below what is shown it is no number of rows.
         return None
-    if total == rows and any(most == rows for _, most in asked.limits):
-        # Many tools count what they return, so that this total is the limit once more.
+    if total == rows and not is_paged and any(most == rows for _, most in asked.limits):
+        # Many tools count what they return, so that this total is the limit once more; but not beside a page's number.
         return None
     return total > rows + asked.before
 

@@ -12,8 +12,10 @@ from mcp_optimizer.compression.groups import (
     NO_GROUPS,
     Group,
     GroupPlan,
+    as_grouped,
     candidate_groups,
     expand,
+    misused,
     named_groups,
     regroup,
 )
@@ -144,6 +146,27 @@ def test_arguments_of_either_shape_become_the_original_ones(
 ) -> None:
     assert expand(arguments, PLAN) == expanded
     assert expand(arguments, NO_GROUPS) == arguments
+
+
+def test_a_group_that_is_used_wrongly_is_named_with_what_it_takes() -> None:
+    closed = {"additionalProperties": False}
+    assert misused({"size": {"x": 1}, "size_x": 2}, PLAN, {}) == [
+        "size.x and size_x: the same parameter; give one of them"
+    ]
+    assert misused({"size": {"x": 1}, "size_x": 1}, PLAN, closed) == []
+    assert misused({"size": {"z": 1}}, PLAN, closed) == ["size: has no 'z'; it takes x, y"]
+    assert misused({"size": None}, PLAN, closed) == ["size: must be an object with x, y"]
+    # An open schema may mean something by it.
+    assert misused({"size": {"z": 1}}, PLAN, {}) == misused({"size": "large"}, PLAN, {}) == []
+    assert misused({}, PLAN, closed) == []
+
+
+def test_a_problem_is_told_under_the_name_that_was_given() -> None:
+    problem = "size_x.0: 'a' is not of type \"integer\""
+    assert as_grouped(problem, {"size": {"x": ["a"]}}, PLAN) == problem.replace("size_x.0", "size.x.0")
+    for other in ({"size_x": ["a"]}, {"size": {"y": 1}}, {"size": "large"}):
+        assert as_grouped(problem, other, PLAN) == problem
+    assert as_grouped("size_xl: wrong", {"size": {"x": 1}}, PLAN) == "size_xl: wrong"
 
 
 @st.composite
