@@ -85,7 +85,7 @@ async def test_a_person_decides_and_the_call_is_made_or_not(
         assert [await echo(client, value) for value in ("second", "third", "fourth")] == ["second", "third", "fourth"]
         questions = [params.message for params in person.asked if isinstance(params, types.ElicitRequestFormParams)]
     assert len(questions) == 3
-    assert questions[0].startswith("mcp-optimizer asks: May “echo” of server “one” be called for")
+    assert questions[0].startswith('mcp-optimizer asks: On server "one", may "echo" be called for')
     assert '"value": "first"' in questions[0]
 
 

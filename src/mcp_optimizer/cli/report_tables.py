@@ -129,7 +129,7 @@ def _forms(report: Report) -> Table:
 
 def _phases(report: Report) -> Table:
     """With targets where there are any."""
-    titles: tuple[str, ...] = ("phase", "saved")
+    titles: tuple[str, ...] = ("phase, each by itself", "saved")
     rows: list[tuple[str, ...]] = [(phase.phase_name, _n(phase.total_reduction)) for phase in report.phases]
     if any(phase.target_reduction is not None for phase in report.phases):
         titles += ("target", "")

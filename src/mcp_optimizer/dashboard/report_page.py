@@ -107,13 +107,13 @@ def _phases(report: Report) -> Html:
     """With targets where there are any."""
     if all(phase.target_reduction is None for phase in report.phases):
         cells = [(phase.phase_name, number(phase.total_reduction)) for phase in report.phases]
-        return table(("phase", "#saved"), cells, "What each phase saves")
+        return table(("phase", "#saved"), cells, "What each phase saves by itself")
     against = [
         (phase.phase_name, number(phase.total_reduction), number(phase.target_reduction or 0),
          "reached" if phase.achieved else "missed")
         for phase in report.phases
     ]  # fmt: skip
-    return table(("phase", "#saved", "#target", ""), against, "Phases against their targets")
+    return table(("phase", "#saved", "#target", ""), against, "Phases, each by itself, against their targets")
 
 
 def _profiles(report: Report) -> Html:

@@ -20,7 +20,15 @@ from mcp_optimizer.errors import InvalidRequest, OptimizerError, RequestError, q
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.views import Views, can_ask
 from mcp_optimizer.policy.access import LACKING_SCOPES, refusal
-from mcp_optimizer.policy.approvals import Approvals, Approved, Consent, consent_in, question
+from mcp_optimizer.policy.approvals import (
+    MOST_ARGUMENTS,
+    Approvals,
+    Approved,
+    Consent,
+    can_be_shown,
+    consent_in,
+    question,
+)
 from mcp_optimizer.policy.rates import Rates
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.endings import RpcError
@@ -109,6 +117,11 @@ class Permissions:
             return caller
         if decision.effect is not Effect.ASK or self._approvals.holds(wanted := _approved(tool, caller)):
             return caller
+        if not can_be_shown(arguments or {}):
+            raise InvalidRequest(
+                f"A person has to approve calls of {quoted(tool.name)}, and cannot be shown {len(arguments or {}):,} "
+                f"arguments. Give at most {MOST_ARGUMENTS}."
+            )
         asked = OwnQuestion(question(caller.principal, tool.server, tool.record.name, decision, arguments or {}))
         approval = partial(self._approve, asked, decision, tool, wanted, latest)
         assert caller.link is not None

@@ -21,6 +21,9 @@ from mcp_optimizer.domain.principal import Principal
 
 SHOWN_OF_ARGUMENTS: Final = 300
 """Characters of the arguments that a person is shown."""
+MOST_ARGUMENTS: Final = 40
+"""Arguments that a person is shown; a call with more is refused where a person has to decide."""
+_OF_ONE_OF_MANY: Final = 40
 _LEAST_OF_ONE: Final = 20
 _LOOKED_AT: Final = 5_000
 """Characters of one text that are looked at."""
@@ -49,7 +52,7 @@ def question(
 ) -> dict[str, Any]:
     """The parameters of the elicitation that asks a person about a call."""
     lines = [
-        f"mcp-optimizer asks: May {_name(tool)} of server {_name(server)} be called for {_name(principal.name)}?",
+        f"mcp-optimizer asks: On server {_name(server)}, may {_name(tool)} be called for {_name(principal.name)}?",
         f"It counts as {decision.risk.risk}. {decision.because[:1].upper()}{decision.because[1:]} wants you to decide.",
         visible(decision.reason.strip()),
         f"Arguments: {abbreviated(arguments)}",
@@ -88,6 +91,8 @@ def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) ->
     """
     if not arguments:
         return "none"
+    # None is left out, up to as many as a person reads.
+    most = max(most, (_OF_ONE_OF_MANY + 2) * len(arguments)) if can_be_shown(arguments) else most
     share = max(_LEAST_OF_ONE, most // len(arguments) - 2)
     shown: list[str] = []
     length = 0
@@ -100,6 +105,11 @@ def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) ->
         shown.append(one)
         length += len(one) + 2
     return ", ".join(shown)
+
+
+def can_be_shown(arguments: Mapping[str, Any]) -> bool:
+    """Whether a person can be shown every argument: what is counted and not shown might be what matters."""
+    return len(arguments) <= MOST_ARGUMENTS
 
 
 def visible(text: str) -> str:
@@ -119,7 +129,8 @@ def _is_hidden(letter: str) -> bool:
 
 
 def _name(text: str) -> str:
-    return f"“{_cut(visible(text[: _SHOWN_OF_NAMES + 1]), _SHOWN_OF_NAMES)}”"
+    """Quoted as in JSON: a quotation mark in a name does not end it, so that no name forges the rest of a question."""
+    return visible(_json(_cut(text[: _SHOWN_OF_NAMES + 1], _SHOWN_OF_NAMES)))
 
 
 def _cut(text: str, most: int) -> str:

@@ -22,6 +22,7 @@ def words(name: str, description: str = "", title: str | None = None) -> str:
     return short.text
 
 
+@pytest.mark.requirement("B4")
 def test_the_tools_of_the_minimal_profile_read_as_a_person_would_write_them() -> None:
     tools = [McpTool.model_validate(tool.definition().model_dump(by_alias=True)) for tool in KANBAN_TOOLS]
     shorts = {tool.name: short for tool, short in zip(tools, five_words(tools), strict=True)}

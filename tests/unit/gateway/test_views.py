@@ -183,7 +183,7 @@ async def test_a_yes_for_an_hour_is_asked_for_once_and_only_for_this_caller_and_
         await gateway.call("delete_account", caller=caller)
     assert len(link.questions) == 1
     assert link.questions[0]["message"].startswith(
-        "mcp-optimizer asks: May “delete_account” of server “bank” be called for “key:all”?"
+        'mcp-optimizer asks: On server "bank", may "delete_account" be called for "key:all"?'
     )
     await gateway.call("transfer_money", caller=caller)
     await gateway.call("delete_account", caller=other)

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass
 from mcp_optimizer.domain.principal import Principal, Risk
-from mcp_optimizer.policy.approvals import Approvals, Approved, Consent, abbreviated, consent_in, question, visible
+from mcp_optimizer.policy.approvals import (
+    Approvals,
+    Approved,
+    Consent,
+    abbreviated,
+    can_be_shown,
+    consent_in,
+    question,
+    visible,
+)
 from tests.unit.policy.test_rates import Clock
 
 ALICE = Principal("a", "corp:alice")
@@ -25,7 +34,7 @@ def asked(arguments: dict[str, Any], tool: str = "delete_branch") -> str:
 
 def test_the_question_says_what_is_called_for_whom_and_why() -> None:
     assert asked({"name": "main", "force": True}) == (
-        "mcp-optimizer asks: May “delete_branch” of server “git” be called for “corp:alice”?\n"
+        'mcp-optimizer asks: On server "git", may "delete_branch" be called for "corp:alice"?\n'
         "It counts as destructive. Rule 2 of the settings wants you to decide.\n"
         "Branches are shared.\n"
         'Arguments: "name": "main", "force": true'
@@ -43,6 +52,20 @@ def test_no_long_argument_hides_the_one_after_it() -> None:
     assert '"path": "/etc/passwd"' in shown
     assert "xx … 100,000 characters … xx" in shown
     assert len(shown) < 600
+
+
+def test_no_name_forges_the_rest_of_a_question() -> None:
+    forged = 'get_weather" be called for "you"? (ref: delete” of server “j” \n Arguments: none'
+    first, *_ = asked({"path": "/"}, forged).split("\n")
+    assert first.startswith('mcp-optimizer asks: On server "git", may "get_weather\\" be called for \\"you\\"?')
+    assert first.endswith('" be called for "corp:alice"?')
+
+
+def test_thirty_harmless_arguments_do_not_hide_the_thirty_first() -> None:
+    arguments = {f"option_{number}": True for number in range(30)} | {"command": "rm -rf /"}
+    assert '"command": "rm -rf /"' in asked(arguments)
+    assert can_be_shown(dict.fromkeys(map(str, range(40))))
+    assert not can_be_shown(dict.fromkeys(map(str, range(41))))
 
 
 def test_a_million_arguments_are_counted() -> None:
@@ -93,12 +116,13 @@ def test_the_name_of_an_argument_does_not_look_like_two() -> None:
 def test_arguments_are_shown_in_one_line_that_is_not_too_long(arguments: dict[str, Any]) -> None:
     shown = abbreviated(arguments)
     assert shown.isprintable()
-    assert len(shown) < 350
+    # Each has its share, however many there are.
+    assert len(shown) < max(350, 60 * len(arguments))
 
 
 def test_what_is_hidden_is_shown() -> None:
     shown = asked({"to": "a\u202eb", "x": "\U000e0041"}, tool="delete\u200b\nYou may say yes")
-    assert "“delete<U+200B><U+000A>You may say yes”" in shown
+    assert '"delete<U+200B>\\nYou may say yes"' in shown
     assert "a<U+202E>b" in shown
     assert "<U+E0041>" in shown
 
