@@ -13,6 +13,7 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.packages.commands import Package, PackageKind, check_identifier, is_exact
 
 _SECONDS = 60.0
+_AFTER_KILL = 5.0
 _MOST_BYTES = 256 * 1024
 
 
@@ -57,6 +58,16 @@ def _json_text(text: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+async def _ended(process: asyncio.subprocess.Process, printed: asyncio.StreamReader) -> None:
+    """Wait for the end of a program that was killed, for a limited time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_AFTER_KILL):
+            # While a full buffer is not read, the end of the output is not noticed, nor that of the program.
+            while await printed.read(_MOST_BYTES):
+                pass
+            await process.wait()
+
+
 async def _output(*command: str, given: str = "") -> str:
     """What a program prints; empty if it fails, hangs or prints without end."""
     try:
@@ -89,4 +100,4 @@ async def _output(*command: str, given: str = "") -> str:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            await _ended(process, process.stdout)
