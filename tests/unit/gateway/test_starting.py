@@ -36,7 +36,7 @@ async def test_a_search_waits_for_the_server_that_has_what_it_asks_for() -> None
 
 async def test_a_search_that_finds_what_it_asks_for_waits_for_no_other_server() -> None:
     catalog = await live_catalog(running("kanban", CARD), starting("hangs"))
-    found = await asyncio.wait_for(new_gateway(catalog).search("create a card on a board"), 1)
+    found = await asyncio.wait_for(new_gateway(catalog).search("create a card on a board"), 5)
     assert found.tools[0].tool.name == "create_card"
 
 
@@ -50,11 +50,11 @@ async def test_a_call_waits_for_the_server_of_its_tool() -> None:
 
 async def test_a_server_that_has_been_starting_for_long_delays_nothing() -> None:
     gateway = new_gateway(await live_catalog(running("kanban", CARD), starting("hangs", seconds=60)))
-    found = await asyncio.wait_for(gateway.search("write a note", detail=Detail.SIGNATURE), 1)
+    found = await asyncio.wait_for(gateway.search("write a note", detail=Detail.SIGNATURE), 5)
     assert "Still starting, not searched yet: hangs." in found.text
     assert "No tool fits" not in found.text or found.tools
     with pytest.raises(UnknownTool):
-        await asyncio.wait_for(gateway.call("write_note", {}), 1)
+        await asyncio.wait_for(gateway.call("write_note", {}), 5)
 
 
 async def test_waiting_ends_after_a_while_whatever_the_server_does() -> None:
