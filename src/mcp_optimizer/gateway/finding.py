@@ -24,7 +24,6 @@ from mcp_optimizer.limits import Limits
 from mcp_optimizer.search.engine import Hit, Prior
 from mcp_optimizer.search.several import Several, several
 from mcp_optimizer.search.words import name_key, terms
-from mcp_optimizer.upstream.state import UpstreamState
 
 _AROUND = 500
 """Tokens of a reply reserved for everything except its tools."""
@@ -136,11 +135,10 @@ class Finder:
             FoundTool(tool, hit.score, form, hit.is_general, hit.is_named and query.names(tool))
             for (tool, hit), form in zip(hits, forms, strict=False)
         )
-        missing = tuple(snapshot.missing())
         found = FoundTools(
             tools,
-            _metrics(snapshot, tools, missing),
-            missing,
+            _metrics(snapshot, tools),
+            tuple(snapshot.missing()),
             hits[0][1].score if hits else 0.0,
             snapshot.encoder_is_loading,
             len(tools) < len(hits) or len(hits) == at_once < limit,
@@ -254,14 +252,13 @@ class Finder:
         return reply_text(found, sources, budget, frozenset(terms(query.text)), seen)
 
 
-def _metrics(snapshot: Snapshot, tools: Sequence[FoundTool], missing: Sequence[UpstreamState]) -> TokenMetrics:
+def _metrics(snapshot: Snapshot, tools: Sequence[FoundTool]) -> TokenMetrics:
     """The stored counts of the returned tools against those of all tools that were searched.
 
     A search that finds nothing while servers start claims nothing: what it asks for may be on its way.
     """
     returned = sum(found.tool.tokens for found in tools)
-    is_complete = all(state.status.has_failed for state in missing)
-    return TokenMetrics.of(snapshot.baseline_tokens if tools or is_complete else 0, returned)
+    return TokenMetrics.of(snapshot.baseline_tokens if tools or not snapshot.is_starting else 0, returned)
 
 
 def _about(snapshot: Snapshot, server: str) -> str:

@@ -6,7 +6,7 @@ Called by the command line. Reads a snapshot, and gives frozen values; starts no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -143,7 +143,7 @@ def make_report(
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
     found = known or sizes(tools, forms)
     costs = _tool_costs(tools, found, lists)
-    registered = lists.profiles().by_name[selected].tools
+    registered = frozenset(lists.profiles().by_name[selected].tools)
     phases = {tool.name: lists.phases(tool.name) for tool in tools}
     rows = _rows(costs, phases, registered)
     brief = sum(phases[name].concise for name in registered)
@@ -159,7 +159,7 @@ def make_report(
         phases=tuple(
             phase_metrics(
                 sum(cost.baseline - phases[cost.name].compressed for cost in costs),
-                baseline - sum(cost.baseline for cost in costs if cost.name in set(registered)),
+                baseline - sum(cost.baseline for cost in costs if cost.name in registered),
                 sum(phase.compressed - phase.concise for phase in phases.values()),
                 targets,
             )
@@ -232,7 +232,7 @@ def _server_costs(costs: Sequence[ToolCost]) -> tuple[ServerCost, ...]:
 
 
 def _rows(
-    costs: Sequence[ToolCost], phases: Mapping[str, PhaseTokens], registered: Sequence[str]
+    costs: Sequence[ToolCost], phases: Mapping[str, PhaseTokens], registered: Collection[str]
 ) -> dict[MeasurementPhase, list[ToolPhaseMetrics]]:
     """One row per tool and phase; a tool that is not registered costs nothing at the start."""
     now = datetime.now(UTC)
