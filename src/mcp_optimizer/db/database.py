@@ -20,8 +20,8 @@ from typing import Any
 
 from platformdirs import user_data_path
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DatabaseError
-from sqlalchemy.ext.asyncio.engine import AsyncEngine, create_async_engine
+from sqlalchemy.exc import DatabaseError, SQLAlchemyError
+from sqlalchemy.ext.asyncio.engine import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from mcp_optimizer.db.file_writer import FileWriter
@@ -55,6 +55,21 @@ class Database:
     turn: AbstractAsyncContextManager[Any] = field(default_factory=asyncio.Lock)
     writer: FileWriter | None = None
     """The quicker way to write, where there is a file."""
+    _unwanted: set[asyncio.Task[None]] = field(default_factory=set)
+    """Connections nobody waits for any more."""
+
+    async def connected(self, **options: Any) -> AsyncConnection:
+        """A new connection. It is opened whole even if its user is cancelled meanwhile: SQLAlchemy would lose one that
+        is cancelled between the pool and its options, and PostgreSQL would keep it until the next garbage collection.
+        """
+        opening = asyncio.ensure_future(self.engine.execution_options(**options).connect().start())
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            unwanted = asyncio.ensure_future(_give_back(opening))
+            self._unwanted.add(unwanted)
+            unwanted.add_done_callback(self._unwanted.discard)
+            raise
 
     async def revive(self) -> None:
         """Create a new file if this one was deleted; SQLite itself would continue writing to the deleted file."""
@@ -74,12 +89,18 @@ class Database:
         """Close all connections. Whoever was cancelled while using one gives it back first, or it would be lost."""
         pool = self.engine.pool
         for _ in range(_WAITS_FOR_THE_LAST):
-            if not isinstance(pool, QueuePool) or not pool.checkedout():
+            if not self._unwanted and not (isinstance(pool, QueuePool) and pool.checkedout()):
                 break
             await asyncio.sleep(_WAIT)
         if self.writer is not None:
             await self.writer.close()
         await self.engine.dispose()
+
+
+async def _give_back(opening: asyncio.Future[AsyncConnection]) -> None:
+    """Close a connection once it is open; one that could not be opened is nothing to anybody."""
+    with contextlib.suppress(SQLAlchemyError, OSError):
+        await (await opening).close()
 
 
 async def open_database(place: Path | str | None) -> Database:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -42,7 +42,7 @@ class Transactions:
     async def _writing(self, *, alone: bool = False) -> AsyncIterator[AsyncConnection]:
         """One transaction. PostgreSQL allows several writers; one that deletes or reads before writing is `alone`."""
         with _translated_errors():
-            async with self._database.turn, self._database.engine.begin() as connection:
+            async with self._database.turn, self._connected() as connection, connection.begin():
                 if alone:
                     await connection.run_sync(write_alone)
                 yield connection
@@ -61,10 +61,16 @@ class Transactions:
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[AsyncConnection]:
         # AUTOCOMMIT: a reader takes no lock, so it neither waits for a writer nor blocks one.
-        engine = self._database.engine.execution_options(isolation_level="AUTOCOMMIT")
         with _translated_errors():
-            async with engine.connect() as connection:
+            async with self._connected(isolation_level="AUTOCOMMIT") as connection:
                 yield connection
+
+    @asynccontextmanager
+    async def _connected(self, **options: str) -> AsyncIterator[AsyncConnection]:
+        async with AsyncExitStack() as ends:
+            connection = await self._database.connected(**options)
+            ends.push_async_exit(connection)
+            yield connection
 
     async def probe(self) -> None:
         """Raises a CatalogError unless the database can be read."""

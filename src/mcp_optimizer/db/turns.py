@@ -43,11 +43,10 @@ class Turn:
 
 async def embedding_turn(database: Database) -> Turn | None:
     """The right to embed tools; None while another gateway has it. Raises CatalogError."""
-    engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
-    if engine.dialect.name != "postgresql":
+    if database.engine.dialect.name != "postgresql":
         return Turn()
     try:
-        connection = await engine.connect()
+        connection = await database.connected(isolation_level="AUTOCOMMIT")
         try:
             is_free = (await connection.execute(select(func.pg_try_advisory_lock(_EMBEDDING)))).scalar_one()
         except BaseException:
