@@ -29,6 +29,7 @@ from mcp_optimizer.db.private_files import make_file, make_folder, mend
 from mcp_optimizer.db.schema import APPLICATION_ID, migrate
 from mcp_optimizer.db.shared_tables import metadata
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.settings import APP_NAME
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,11 @@ _WAIT = 0.01
 _WAITS_FOR_THE_LAST = 100
 _BESIDE = ("-wal", "-shm")
 _FOREIGN = "belongs to another program"
+
+
+def _openings() -> BackgroundTasks:
+    # Whoever waits is told why it failed.
+    return BackgroundTasks(logger, "connection not opened", expected=(SQLAlchemyError, OSError))
 
 
 @dataclass(frozen=True)
@@ -55,20 +61,18 @@ class Database:
     turn: AbstractAsyncContextManager[Any] = field(default_factory=asyncio.Lock)
     writer: FileWriter | None = None
     """The quicker way to write, where there is a file."""
-    _unwanted: set[asyncio.Task[None]] = field(default_factory=set)
-    """Connections nobody waits for any more."""
+    _opening: BackgroundTasks = field(default_factory=_openings)
+    """Connections that are being opened, and given back where nobody waits for them any more."""
 
     async def connected(self, **options: Any) -> AsyncConnection:
         """A new connection. It is opened whole even if its user is cancelled meanwhile: SQLAlchemy would lose one that
         is cancelled between the pool and its options, and PostgreSQL would keep it until the next garbage collection.
         """
-        opening = asyncio.ensure_future(self.engine.execution_options(**options).connect().start())
+        opening = self._opening.spawn(self.engine.execution_options(**options).connect().start())
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            unwanted = asyncio.ensure_future(_give_back(opening))
-            self._unwanted.add(unwanted)
-            unwanted.add_done_callback(self._unwanted.discard)
+            self._opening.spawn(_give_back(opening))
             raise
 
     async def revive(self) -> None:
@@ -89,7 +93,7 @@ class Database:
         """Close all connections. Whoever was cancelled while using one gives it back first, or it would be lost."""
         pool = self.engine.pool
         for _ in range(_WAITS_FOR_THE_LAST):
-            if not self._unwanted and not (isinstance(pool, QueuePool) and pool.checkedout()):
+            if not self._opening and not (isinstance(pool, QueuePool) and pool.checkedout()):
                 break
             await asyncio.sleep(_WAIT)
         if self.writer is not None:
@@ -98,9 +102,8 @@ class Database:
 
 
 async def _give_back(opening: asyncio.Future[AsyncConnection]) -> None:
-    """Close a connection once it is open; one that could not be opened is nothing to anybody."""
-    with contextlib.suppress(SQLAlchemyError, OSError):
-        await (await opening).close()
+    """Close a connection once it is open."""
+    await (await opening).close()
 
 
 async def open_database(place: Path | str | None) -> Database:
