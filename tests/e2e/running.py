@@ -65,6 +65,13 @@ async def command(
     return Finished(process.returncode or 0, out.decode(), err.decode())
 
 
+async def entrance(config: Path) -> str:
+    """The address that lets one browser in as the owner of the gateway that runs with these servers."""
+    done = await command("dashboard", "--config", config, "--no-browser")
+    assert done.code == 0, done.err
+    return done.out.strip()
+
+
 def gateway_on_stdio(config: Path, *options: object) -> StdioServerParameters:
     """How a client starts a gateway."""
     arguments = [*WARM[1:], "serve", "--config", str(config), *map(str, options)]

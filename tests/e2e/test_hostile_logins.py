@@ -17,6 +17,7 @@ from mcp_optimizer.app import Optimizer
 from mcp_optimizer.domain.tools import ServerStatus
 from tests.servers.login_world import LoginWorld, login_world
 from tests.unit.dashboard.test_dashboard import Elements
+from tests.unit.dashboard.visiting import let_in
 from tests.waiting import until
 
 NAME = '<script>alert("x")</script>'
@@ -38,7 +39,9 @@ async def browser(
     database = str(folder / "catalog.db")
     async with Optimizer.from_config(config, database=database, encoder="none", **options) as optimizer:
         transport = httpx2.ASGITransport(app=optimizer.http_app("127.0.0.1"))
-        async with httpx2.AsyncClient(transport=transport, base_url=HOME) as client:
+        home = HOME.replace("http:", "https:") if "public_url" in options else HOME
+        async with httpx2.AsyncClient(transport=transport, base_url=home) as client:
+            await let_in(client, optimizer)
             yield client, optimizer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp_optimizer import __version__
@@ -36,10 +37,26 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
             profile=selected_profile(settings),
             about=about,
             operations=operations,
+            entrance=_entrance(parts, address) if address and settings.dashboard else None,
             scripts=parts.stored_scripts,
             runner=parts.scripts,
         )
     )
+
+
+def _entrance(parts: Parts, address: str) -> Callable[[], Awaitable[str]]:
+    """Asked over the private socket, so whoever asks is the user who runs the gateway."""
+    # Loaded only here: commands without a dashboard do not need its pages.
+    from mcp_optimizer.dashboard.sign_ins import SignIns
+    from mcp_optimizer.dashboard.signing_in import ENTRANCE
+
+    sign_ins = SignIns(parts.storage.sign_ins)
+    outside = parts.settings.public_url or address.removesuffix("/mcp")
+
+    async def entrance() -> str:
+        return f"{outside}{ENTRANCE}?ticket={await sign_ins.ticket()}"
+
+    return entrance
 
 
 def control_listener(parts: Parts, life: Life, address: str, operations: Operations) -> ControlListener:

@@ -24,6 +24,7 @@ from mcp_optimizer.dashboard.reception import Entrance, Reception
 from mcp_optimizer.dashboard.routes import Dashboard, Sources
 from mcp_optimizer.dashboard.rule_routes import RuleRoutes, RuleSources
 from mcp_optimizer.dashboard.server_routes import ServerRoutes, ServerSources
+from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.dashboard.signing_in import SignInForms
 from mcp_optimizer.dashboard.trial_routes import TrialRoutes, TrialSources
 from mcp_optimizer.dashboard.trust_routes import TrustRoutes, TrustSources
@@ -69,7 +70,7 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
     needs_key = bool(settings.dashboard_token or settings.require_auth)
     entrance = Entrance(is_loopback(host) and not needs_key, settings.dashboard_token, settings.public_url)
     note_wrong = partial(trail.refused, 401, "dashboard") if trail is not None else lambda: None
-    return Guard(admitted, Reception(entrance, parts.credentials), note_wrong)
+    return Guard(admitted, Reception(entrance, parts.credentials, SignIns(parts.storage.sign_ins)), note_wrong)
 
 
 def _changes(parts: Parts, reloading: Reloading | None) -> FileChanges | None:

@@ -24,7 +24,7 @@ PANELS: Final = {
         "registries": "registry",
         "inspect_servers": "servers",
         "doctor": "doctor",
-        "operate": "status restart reload logs",
+        "operate": "status restart reload logs dashboard",
         "logins": "login logout auth",
         "secrets": "secret",
         "trust": "trust",

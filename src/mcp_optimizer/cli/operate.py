@@ -1,9 +1,13 @@
-"""`status`, `restart`, `reload` and `logs`: what a person does to gateways that are running. Starts no server."""
+"""`status`, `restart`, `reload`, `logs` and `dashboard`: what a person does to gateways that run. Starts no server."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
+import webbrowser
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +27,9 @@ _SECONDS = 30.0
 _LOOK_AGAIN = 0.5
 """Seconds between two looks at logs that are followed."""
 
+_LEADS_TO = '<!doctype html><title>mcp-optimizer</title><meta http-equiv="refresh" content="0;url={}">'
+
+_NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address instead of opening a browser.")]
 _Server = Annotated[str, typer.Argument(help="The server's name.", show_default=False, autocompletion=complete_server)]
 _AnyServer = Annotated[
     str | None,
@@ -33,7 +40,7 @@ _Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new li
 
 
 def register(app: typer.Typer) -> None:
-    for command in (status, restart, reload, logs):
+    for command in (status, restart, reload, logs, dashboard):
         app.command()(command)
 
 
@@ -91,6 +98,44 @@ def logs(server: _AnyServer = None, *, settings: Settings, lines: _Lines = 50, f
         for name, found in now.items():
             _print_lines(name, new_lines(shown.get(name, []), found), is_named=server is None)
         shown = now
+
+
+@with_settings()
+def dashboard(*, settings: Settings, no_browser: _NoBrowser = False) -> None:
+    """Open the dashboard of the running gateway, signed in as its owner."""
+    gateway, address = _entrance(settings)
+    if not no_browser and _shown_in_browser(gateway, address):
+        print("The dashboard opens in your browser. If it does not, open this address:\n", file=sys.stderr)
+    else:
+        print("Open this address in a browser:\n", file=sys.stderr)
+    print(in_a_line(address), flush=True)
+    print("\nIt works once, within two minutes, and signs in as the owner: show it to nobody.", file=sys.stderr)
+
+
+def _entrance(settings: Settings) -> tuple[RunningGateway, str]:
+    """The first gateway that has a dashboard: a client's own on stdio has none."""
+    from mcp_optimizer.control.requests import DashboardRequest
+
+    problem: GatewayFailure | None = None
+    for gateway in _running(settings):
+        try:
+            return gateway, gateway.ask(DashboardRequest(), _SECONDS)["value"]["address"]
+        except GatewayFailure as failure:
+            problem = problem or failure
+    assert problem is not None
+    raise problem
+
+
+def _shown_in_browser(gateway: RunningGateway, address: str) -> bool:
+    """By a file that only we can read: every user of this machine sees what a browser's command line says."""
+    from mcp_optimizer.textfiles.writing import replace_file
+
+    place = gateway.path.with_name("dashboard.html")
+    with contextlib.suppress(OSError):
+        place.unlink(missing_ok=True)
+        replace_file(place, _LEADS_TO.format(escape(address)), expected=None, private=True)
+        return webbrowser.open(place.as_uri())
+    return False
 
 
 def new_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:

@@ -75,6 +75,8 @@ class AnswerSources:
     about: Mapping[str, Any]
     """What a status says beyond what changes: the server file, the address."""
     operations: Operations | None = None
+    entrance: Callable[[], Awaitable[str]] | None = None
+    """Makes an address that lets one browser in as the owner, once; None without a dashboard."""
     scripts: StoredScripts | None = None
     runner: Runner | None = None
     """Both are None where scripts are off."""
@@ -120,6 +122,8 @@ class Answers:
                 return {name: self._operations.log(name) for name in names}
             case requests.ReloadRequest():
                 return asdict(await self._operations.reload())
+            case requests.DashboardRequest():
+                return await self._entrance()
             case requests.SaveScriptRequest():
                 return await save_script(self._scripts, request)
             case requests.ScriptsRequest():
@@ -128,6 +132,11 @@ class Answers:
                 return await self._run_script(request)
             case requests.TryScriptRequest():
                 return await self._try_script(request)
+
+    async def _entrance(self) -> dict[str, Any]:
+        if self._of.entrance is None:
+            raise InvalidRequest("This gateway has no dashboard: it serves on stdio, or with --no-dashboard.")
+        return {"address": await self._of.entrance()}
 
     async def _find(self, request: requests.FindRequest) -> dict[str, Any]:
         gateway = self._of.gateway

@@ -74,6 +74,10 @@ class ReloadRequest(_Request):
     method: Literal["reload"] = "reload"
 
 
+class DashboardRequest(_Request):
+    method: Literal["dashboard"] = "dashboard"
+
+
 class SaveScriptRequest(_Request):
     method: Literal["save_script"] = "save_script"
     name: _Name
@@ -113,6 +117,7 @@ Request = (
     | RestartRequest
     | LogsRequest
     | ReloadRequest
+    | DashboardRequest
     | SaveScriptRequest
     | ScriptsRequest
     | RunScriptRequest

@@ -12,7 +12,6 @@ from typing import Any
 from mcp_optimizer.dashboard.fields import field as form_field
 from mcp_optimizer.dashboard.fields import text_area, text_field
 from mcp_optimizer.dashboard.html import Html, el
-from mcp_optimizer.dashboard.proof import SIGN_IN
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.packages.fetching import checked_address
 from mcp_optimizer.packages.foreign import environment_name, header_name
@@ -83,10 +82,8 @@ def _pairs(entered: Mapping[str, str], *, is_address: bool) -> dict[str, str]:
     return found
 
 
-def adding_form(
-    entered: Mapping[str, str], action: str, *, keeps_secrets: bool, is_open: bool, runs_programs: bool = True
-) -> Html:
-    """`entered`: what is wrong and must be entered again, less its secrets. Programs are for those who are known."""
+def adding_form(entered: Mapping[str, str], action: str, *, keeps_secrets: bool, is_open: bool) -> Html:
+    """`entered`: what is wrong and must be entered again, less its secrets."""
     pairs = [_pair(at, entered) for at in range(PAIRS)] if keeps_secrets else None
     note = (
         "Variables of a command’s environment, or headers of an address. The values are stored encrypted, and never "
@@ -101,9 +98,7 @@ def adding_form(
                       required=True, maxlength=64),
            class_="fields"),
         el("div",
-           el("fieldset", el("legend", "A program on this machine"),
-              _program(entered) if runs_programs else el("p", SIGN_IN, " ", el("a", "Sign in", href="/login"),
-                                                         class_="note")),
+           el("fieldset", el("legend", "A program on this machine"), _program(entered)),
            el("fieldset", el("legend", "Or a server at an address"),
               text_field("Address", "url", entered.get("url", ""), maxlength=_LONGEST,
                          placeholder="https://example.com/mcp")),

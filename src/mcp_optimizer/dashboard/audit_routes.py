@@ -62,7 +62,7 @@ class AuditRoutes:
         self._turn = asyncio.Lock()
 
     def routes(self) -> list[Route]:
-        return [Route(PATH, self._guard.page(self._acts), methods=["GET"])]
+        return [Route(PATH, self._guard.private(self._acts), methods=["GET"])]
 
     async def _acts(self, request: Request) -> Response:
         given = request.query_params

@@ -22,7 +22,6 @@ from mcp_optimizer.dashboard.caller_pages import MOST_SHOWN, PATH, CallersPage, 
 from mcp_optimizer.dashboard.fields import named
 from mcp_optimizer.dashboard.forms import form_of
 from mcp_optimizer.dashboard.guard import Guard
-from mcp_optimizer.dashboard.proof import SIGN_IN, is_proven
 from mcp_optimizer.dashboard.visitor import visitor_of
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.domain.token_issuers import TokenIssuer
@@ -62,7 +61,7 @@ class CallerRoutes:
         self._guard = guard
 
     def routes(self) -> list[Route]:
-        page, action = self._guard.page, self._guard.action
+        page, action = self._guard.private, self._guard.action
         return [
             Route(PATH, page(self._all), methods=["GET"]),
             Route(f"{PATH}/new", action(self._make), methods=["POST"]),
@@ -111,9 +110,6 @@ class CallerRoutes:
             if stored is None:
                 raise ConfigurationError("Keys are kept in the catalog database, which is not open.")
             wanted = _wanted(fields)
-            if wanted.role is Role.MANAGE and not await is_proven(request):
-                # Its holder would be known from then on.
-                return await self._page(request, SIGN_IN, fields, 403)
             key, text = await make_key(stored, wanted)
         except ConfigurationError as problem:
             return await self._page(request, str(problem), fields, 400)

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from mcp_optimizer.dashboard.parts import message_page
 from mcp_optimizer.dashboard.reception import NotAdmitted, Reception, no_role
 from mcp_optimizer.dashboard.sign_in_page import sign_in_page
-from mcp_optimizer.dashboard.visitor import VISITOR_KEY
+from mcp_optimizer.dashboard.visitor import VISITOR_KEY, Visitor
 from mcp_optimizer.domain.principal import Role
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -37,12 +37,9 @@ _OWN_PAGES = ("same-origin", "none")
 """Who sent a request, as browsers say in Sec-Fetch-Site: a page of ours, or a person without any page."""
 
 _WRONG_PAUSE = 0.5
-_RETRY_AFTER = 2
-_TITLES = {403: "Not permitted", 503: "Try again shortly"}
-_CLOSED = (
-    "Nothing opens the dashboard and metrics here: this server is not on loopback, or require_auth is set. Set "
-    "dashboard_token (MCP_OPTIMIZER_DASHBOARD_TOKEN), or use a database, for keys."
-)
+_RETRY_AFTER = {429: 60, 503: 2}
+_TITLES = {403: "Not permitted", 429: "Too many wrong tokens", 503: "Try again shortly"}
+_NOT_FOR_ALL = "Everybody who reaches this page may look at savings and tools. The rest is for those who are signed in."
 
 
 class Guard:
@@ -57,20 +54,30 @@ class Guard:
         self.reception = reception
 
     def page(self, endpoint: Endpoint) -> Endpoint:
-        """For people who may see everything: asks them to sign in with a form."""
+        """For people, and anybody where the dashboard is open: what a caller of an open gateway finds out anyway, and
+        figures. Others are asked to sign in with a form.
+        """
+        return self._guarded(endpoint, Role.SEE, for_people=True, for_anybody=True)
+
+    def private(self, endpoint: Endpoint) -> Endpoint:
+        """For people who are signed in, also where the dashboard is open."""
         return self._guarded(endpoint, Role.SEE, for_people=True)
 
     def data(self, endpoint: Endpoint) -> Endpoint:
-        """For programs: requires a key or the token as a bearer."""
-        return self._guarded(endpoint, Role.SEE, for_people=False)
+        """For programs, and anybody where the dashboard is open: others send a key or the token as a bearer."""
+        return self._guarded(endpoint, Role.SEE, for_people=False, for_anybody=True)
 
     def action(self, endpoint: Endpoint) -> Endpoint:
         """For forms on our own pages that change something: refused if the page of another site sends them."""
-        return self._guarded(_from_own_page(endpoint), Role.MANAGE, for_people=True)
+        return self._guarded(endpoint, Role.MANAGE, for_people=True, is_change=True)
 
     def form(self, endpoint: Endpoint) -> Endpoint:
         """For forms of ours that anybody may send, to sign in and out. No other site may do that in their name."""
-        return self._open(_from_own_page(endpoint))
+
+        async def answer(request: Request) -> Response:
+            return await endpoint(request) if _is_from_own_page(request) else _another_site()
+
+        return self._open(answer)
 
     def returning(self, endpoint: Endpoint) -> Endpoint:
         """For browsers that another site sends back: without a sign-in, because they come without the cookie.
@@ -99,11 +106,12 @@ class Guard:
         if refused.is_wrong:
             self._note_wrong()
             await asyncio.sleep(_WRONG_PAUSE)
-        if refused.status == 401 and not self.reception.can_sign_in:
-            return PlainTextResponse(_CLOSED, status_code=403)
         if refused.status == 401 and for_people:
-            return HTMLResponse(sign_in_page(refused.told), status_code=401)
-        headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(_RETRY_AFTER)}}.get(refused.status)
+            page = sign_in_page(refused.told, takes_a_key=self.reception.takes_a_key)
+            return HTMLResponse(page, status_code=401)
+        headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
+        if refused.status in _RETRY_AFTER:
+            headers["Retry-After"] = str(_RETRY_AFTER[refused.status])
         told = refused.told or "A key or token is required: send 'Authorization: Bearer ...'."
         if for_people and refused.status in _TITLES:
             return HTMLResponse(message_page(_TITLES[refused.status], told), refused.status, headers)
@@ -115,32 +123,41 @@ class Guard:
 
         return answer
 
-    def _guarded(self, endpoint: Endpoint, needed: Role, *, for_people: bool) -> Endpoint:
+    def _guarded(
+        self, endpoint: Endpoint, needed: Role, *, for_people: bool, for_anybody: bool = False, is_change: bool = False
+    ) -> Endpoint:
         async def answer(request: Request) -> Response:
             try:
                 visitor = await self.reception.visitor(request)
-                if not visitor.principal.role.covers(needed):
-                    raise NotAdmitted(403, no_role(visitor.principal, needed))
+                _check(visitor, needed, for_anybody=for_anybody)
             except NotAdmitted as refused:
                 return await self.turned_away(refused, for_people=for_people)
+            # A browser sends its cookie for any page that asks; what is in a header, no page can add for another site.
+            if is_change and visitor.is_signed_in and not _is_from_own_page(request):
+                return _another_site()
             request.scope[VISITOR_KEY] = visitor
             return await endpoint(request)
 
         return self._open(answer)
 
 
-def _from_own_page(endpoint: Endpoint) -> Endpoint:
-    async def same_site(request: Request) -> Response:
-        # Origin was checked already, but any port of this machine may be one; this header tells them apart.
-        # A program that sends neither has a key; browsers send at least one of them with a form.
-        given = request.headers
-        has_key = "authorization" in given or "x-api-key" in given
-        is_ours = given["origin"].partition("://")[2] == given.get("host", "") if "origin" in given else has_key
-        if given.get("sec-fetch-site", "none" if is_ours else "") not in _OWN_PAGES:
-            return PlainTextResponse("Another site may not do this.", status_code=403)
-        return await endpoint(request)
+def _check(visitor: Visitor, needed: Role, *, for_anybody: bool) -> None:
+    if visitor.is_anybody and not for_anybody:
+        raise NotAdmitted(401, _NOT_FOR_ALL)
+    if not visitor.principal.role.covers(needed):
+        raise NotAdmitted(403, no_role(visitor.principal, needed))
 
-    return same_site
+
+def _is_from_own_page(request: Request) -> bool:
+    """Whether a form came from a page of ours. Origin was checked already, but any port of this machine may be one."""
+    given = request.headers
+    if "origin" in given and given["origin"].partition("://")[2] != given.get("host", ""):
+        return False
+    return given.get("sec-fetch-site", "same-origin" if "origin" in given else "") in _OWN_PAGES
+
+
+def _another_site() -> Response:
+    return PlainTextResponse("Another site may not do this.", status_code=403)
 
 
 def _protected(response: Response) -> Response:

@@ -66,11 +66,11 @@ class LoginPages:
     def routes(self) -> list[Route]:
         guard = self._guard
         return [
-            Route(PATH, guard.page(self._all), methods=["GET"]),
+            Route(PATH, guard.private(self._all), methods=["GET"]),
             Route(CALLBACK, guard.returning(self._come_back), methods=["GET"]),
             Route(f"{PATH}/{{rest:path}}", guard.action(self._act), methods=["POST"]),
             # Somebody opens again the address of a page that a form led to.
-            Route(f"{PATH}/{{rest:path}}", guard.page(_back_to_all), methods=["GET"]),
+            Route(f"{PATH}/{{rest:path}}", guard.private(_back_to_all), methods=["GET"]),
         ]
 
     async def _all(self, request: Request) -> Response:

@@ -1,12 +1,15 @@
 """Who sent a request to the dashboard: by a key or token in a header, by a sign-in, or anybody where it is open.
 
-Called by `guard` for every request. Knows no pages. A sign-in holds as long as its key: that is asked again each time,
-and the credentials look for changes at least every two seconds.
+Called by `guard` for every request. Knows no pages. No address and no user of this machine is proof of anything: a
+server that a model has call an address here comes from the same one, as the same user. A sign-in holds as long as its
+key: that is asked again each time, and the credentials look for changes at least every two seconds.
 """
 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -17,7 +20,10 @@ from mcp_optimizer.callers.keys import PREFIX, id_of
 from mcp_optimizer.callers.outcomes import CannotVerify, Rejected
 from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.dashboard.visitor import Visitor
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal, Role
+from mcp_optimizer.dashboard.wrong_guesses import WrongGuesses
+from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Role
+from mcp_optimizer.domain.sign_in import SignInKind
+from mcp_optimizer.errors import CatalogError
 
 TOKEN_HOLDER = Principal("dashboard", "dashboard", role=Role.MANAGE)
 """Whoever has the dashboard's token. No key or issuer makes a name without a colon."""
@@ -26,6 +32,8 @@ _NAME = "mcp-optimizer"
 _BEARER = b"bearer "
 _UNREADABLE = "The key or token is unknown, expired or revoked."
 _ENDED = "Your key was revoked or has expired. Sign in with another one."
+_USED = "This link was used before, or is too old. Run `mcp-optimizer dashboard` again."
+_LOCKED = "Too many wrong tokens came from this address. Wait a minute; `mcp-optimizer dashboard` still opens the page."
 
 
 class NotAdmitted(Exception):
@@ -44,7 +52,7 @@ class Entrance:
     """Whom the settings let in."""
 
     is_open: bool
-    """Anybody who reaches the dashboard may do everything, without a key."""
+    """Anybody who reaches the dashboard may look at some of it, without a key."""
     token: str = ""
     public_url: str = ""
 
@@ -52,15 +60,18 @@ class Entrance:
 class Reception:
     """Lets people and programs in."""
 
-    def __init__(self, entrance: Entrance, credentials: Credentials, sign_ins: SignIns | None = None) -> None:
+    def __init__(
+        self, entrance: Entrance, credentials: Credentials, sign_ins: SignIns, guesses: WrongGuesses | None = None
+    ) -> None:
         self._entrance = entrance
         self._credentials = credentials
         self._door = Door(credentials, is_open=False, public_url=entrance.public_url)
-        self.sign_ins = SignIns() if sign_ins is None else sign_ins
+        self._sign_ins = sign_ins
+        self._guesses = guesses or WrongGuesses()
 
     @property
-    def can_sign_in(self) -> bool:
-        """Whether anything opens the dashboard."""
+    def takes_a_key(self) -> bool:
+        """Whether there is something that one could give in a form."""
         return bool(self._entrance.token) or self._credentials.takes_keys
 
     async def visitor(self, request: Request) -> Visitor:
@@ -73,15 +84,23 @@ class Reception:
         except NotAdmitted:
             if not self._entrance.is_open:
                 raise
-            return Visitor(LOCAL_PRINCIPAL, is_anybody=True)
+            return Visitor(ANYONE, is_anybody=True)
 
-    async def sign_in(self, text: str) -> str:
+    async def enter(self, ticket: str) -> str:
+        """What the browser keeps of the owner, whose command gave it a ticket; raises NotAdmitted."""
+        with _without_database():
+            if (kept := await self._sign_ins.enter(ticket)) is not None:
+                return kept
+        raise NotAdmitted(401, _USED, is_wrong=True)
+
+    async def sign_in(self, request: Request, text: str) -> str:
         """What the browser keeps of somebody who gave a key, or the dashboard's token; raises NotAdmitted."""
-        if self._is_token(text.encode("utf-8", "surrogatepass")):
-            return self.sign_ins.begin(TOKEN_HOLDER)
+        if self._is_token(request, text.encode("utf-8", "surrogatepass")):
+            with _without_database():
+                return await self._sign_ins.with_token(self._entrance.token)
         text = text.strip()
         if not text.startswith(PREFIX):
-            raise NotAdmitted(401, _UNREADABLE, is_wrong=True)
+            raise self._wrong(request, NotAdmitted(401, _UNREADABLE, is_wrong=True))
         try:
             principal = await self._credentials.of_key(text)
         except Rejected as rejected:
@@ -90,7 +109,13 @@ class Reception:
             raise NotAdmitted(503, str(cannot)) from None
         if not principal.role.covers(Role.SEE):
             raise NotAdmitted(403, no_role(principal, Role.SEE))
-        return self.sign_ins.begin(principal, id_of(text) or "")
+        with _without_database():
+            return await self._sign_ins.with_key(id_of(text) or "")
+
+    async def sign_out(self, request: Request) -> None:
+        """Nobody continues what this browser had before."""
+        with _without_database():
+            await self._sign_ins.end(request.cookies.get(self.cookie(request), ""))
 
     def is_secure(self, request: Request) -> bool:
         """Whether the browser reaches us by TLS, which a proxy may take off."""
@@ -102,7 +127,8 @@ class Reception:
 
     async def _bearer(self, request: Request, given: list[tuple[bytes, bytes]]) -> Principal:
         # A header's bytes are read as Latin-1 elsewhere; the token is compared with the bytes that were sent.
-        if any(self._is_token(value[len(_BEARER) :].strip()) for name, value in given if name == b"authorization"):
+        texts = [value[len(_BEARER) :].strip() for name, value in given if name == b"authorization"]
+        if any(self._is_token(request, text) for text in texts):
             return TOKEN_HOLDER
         _, port = request.scope.get("server") or ("", None)
         resource = self._door.resource(_scheme(request), request.headers.get("host", ""), port)
@@ -110,26 +136,41 @@ class Reception:
             return await self._door.admit(given, resource)
         except Denied as denied:
             is_wrong = denied.status in (400, 401)
-            raise NotAdmitted(denied.status, denied.description, is_wrong=is_wrong) from None
+            refused = NotAdmitted(denied.status, denied.description, is_wrong=is_wrong)
+            may_be_guess = is_wrong and any(not text.startswith(PREFIX.encode()) for text in texts)
+            raise (self._wrong(request, refused) if may_be_guess else refused) from None
 
     async def _signed_in(self, request: Request) -> Principal:
         kept = request.cookies.get(self.cookie(request), "")
-        found = self.sign_ins.find(kept)
+        with _without_database():
+            found = await self._sign_ins.find(kept, self._entrance.token) if kept else None
         if found is None:
             raise NotAdmitted(401)
-        if not found.key_id:
-            return found.principal
+        if found.kind is not SignInKind.KEY:
+            return LOCAL_PRINCIPAL if found.kind is SignInKind.OWNER else TOKEN_HOLDER
         try:
-            return await self._credentials.holder(found.key_id)
+            return await self._credentials.holder(found.bound_to)
         except Rejected:
-            self.sign_ins.end(kept)
+            await self.sign_out(request)
             raise NotAdmitted(401, _ENDED) from None
         except CannotVerify as cannot:
             raise NotAdmitted(503, str(cannot)) from None
 
-    def _is_token(self, given: bytes) -> bool:
+    def _is_token(self, request: Request, given: bytes) -> bool:
+        """Whether it is the dashboard's token; for who has guessed too often, nothing is."""
         token = self._entrance.token.encode()
-        return bool(token) and hmac.compare_digest(given, token)
+        if not token or self._guesses.are_too_many(_peer(request)):
+            return False
+        return hmac.compare_digest(given, token)
+
+    def _wrong(self, request: Request, refused: NotAdmitted) -> NotAdmitted:
+        """What somebody is told whose text is no key, and not the token either."""
+        if not self._entrance.token:
+            return refused
+        if self._guesses.are_too_many(_peer(request)):
+            return NotAdmitted(429, _LOCKED)
+        self._guesses.note(_peer(request))
+        return refused
 
 
 def no_role(principal: Principal, needed: Role) -> str:
@@ -138,6 +179,19 @@ def no_role(principal: Principal, needed: Role) -> str:
         f"This needs a key with the role {needed}, and {principal.name} has the role {principal.role}. "
         f"`mcp-optimizer key create --name NAME --role {needed}` makes one."
     )
+
+
+@contextmanager
+def _without_database() -> Iterator[None]:
+    """Who is signed in stands in the database."""
+    try:
+        yield
+    except CatalogError as error:
+        raise NotAdmitted(503, f"It cannot be said now who is signed in: {error}.") from None
+
+
+def _peer(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
 
 
 def _scheme(request: Request) -> str:

@@ -59,7 +59,7 @@ class RuleRoutes:
         self._guard = guard
 
     def routes(self) -> list[Route]:
-        return [Route(PATH, self._guard.page(self._rules), methods=["GET"])]
+        return [Route(PATH, self._guard.private(self._rules), methods=["GET"])]
 
     async def _rules(self, request: Request) -> Response:
         given = request.query_params

@@ -55,8 +55,6 @@ class Around:
     can_change: bool
     """There is a server file, and the settings let it be changed here."""
     keeps_secrets: bool = False
-    is_proven: bool = True
-    """The visitor may add programs."""
     broken: str = ""
     """What is wrong in the server file as it is now."""
     undo: tuple[str, int] | None = None
@@ -92,8 +90,7 @@ def servers_page(values: ServersPage) -> str:
     around = values.around
     lead = "Every server behind the gateway: its state, and what can be done about it."
     form = adding_form(values.entered, PATH, keeps_secrets=around.keeps_secrets,
-                       is_open=bool(values.entered) or not values.servers,
-                       runs_programs=around.is_proven)  # fmt: skip
+                       is_open=bool(values.entered) or not values.servers)  # fmt: skip
     body = [
         el("h1", "Servers"),
         el("p", lead, class_="lead"),

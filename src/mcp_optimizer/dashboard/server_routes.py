@@ -26,7 +26,6 @@ from mcp_optimizer.dashboard.forms import form_of, sent_parts
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import join
 from mcp_optimizer.dashboard.parts import message_page, server_page_href
-from mcp_optimizer.dashboard.proof import SIGN_IN, is_proven
 from mcp_optimizer.dashboard.server_pages import (
     PATH,
     Around,
@@ -90,7 +89,7 @@ class ServerRoutes:
         self._guard = guard
 
     def routes(self) -> list[Route]:
-        page, action = self._guard.page, self._guard.action
+        page, action = self._guard.private, self._guard.action
         return [
             Route(PATH, page(self._all), methods=["GET"]),
             Route(PATH, action(self._add), methods=["POST"]),
@@ -108,8 +107,7 @@ class ServerRoutes:
     ) -> Response:
         servers = await self._shown(self._sources.states())
         servers.sort(key=lambda one: (one.status == "running", one.is_disabled, one.name))
-        around = replace(self._around(request, problem), is_proven=await is_proven(request))
-        values = ServersPage(around, servers, entered or {})
+        values = ServersPage(self._around(request, problem), servers, entered or {})
         return HTMLResponse(await asyncio.to_thread(servers_page, values), status_code=status)
 
     async def _one(self, request: Request) -> Response:
@@ -184,8 +182,6 @@ class ServerRoutes:
             if changes is None:
                 raise ConfigurationError(_FIXED)
             wanted = new_server(fields)
-            if wanted.is_program and not await is_proven(request):
-                return await self._servers(request, SIGN_IN, fields, 403)
             refuse_unusable(wanted.name, wanted.entry, changes.path, os.environ)
             # Before its secrets take the place of those that others have.
             _refuse_known(wanted, await asyncio.to_thread(lambda: entries_in(file_text(changes.path))))

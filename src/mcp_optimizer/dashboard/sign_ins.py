@@ -1,7 +1,8 @@
-"""Remembers who signed in on the dashboard: in memory, for twelve hours, a limited number.
+"""Remembers who signed in on the dashboard: in the database, for twelve hours, a limited number of each.
 
-Called by `reception` and `signing_in`; knows no request. What a browser keeps is 256 random bits, never a key, and only
-their hash is remembered here: neither a guess nor the time that a comparison takes leads to somebody's sign-in.
+Called by `reception` and by the command that lets the owner in; knows no request. What a browser keeps is 256 random
+bits, never a key, and only their hash is remembered: neither a guess nor a look at the database leads to somebody's
+sign-in.
 """
 
 from __future__ import annotations
@@ -9,68 +10,90 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.sign_in import SignIn, SignInKind
+from mcp_optimizer.errors import CatalogError
+
+if TYPE_CHECKING:
+    from mcp_optimizer.db.sign_ins import StoredSignIns
 
 LASTS = 12 * 3_600
 """Seconds after which everybody signs in again."""
+TICKET_LASTS = 120
+"""Seconds for which a ticket can be used."""
 
-_MOST = 1_000
 _MOST_OF_ONE = 50
-"""Sign-ins of one holder, so that nobody ends those of others by signing in again and again."""
+"""Sign-ins of one holder, so that nobody fills the database by signing in again and again."""
 
 _LONGEST = 100
-
-
-@dataclass(frozen=True)
-class SignIn:
-    """Somebody who signed in, and with which key; without one, it was the dashboard's token."""
-
-    principal: Principal
-    key_id: str
-    until: float
+_AWAY = "the database cannot be reached"
 
 
 class SignIns:
-    """The sign-ins that still hold; the oldest make room for new ones."""
+    """The sign-ins that still hold, the same for all gateways on one database. Raises CatalogError without it."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _MOST) -> None:
+    def __init__(
+        self, stored: Callable[[], Awaitable[StoredSignIns | None]], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._stored = stored
         self._clock = clock
-        self._most = most
-        self._known: OrderedDict[bytes, SignIn] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._known)
+    async def ticket(self) -> str:
+        """What the owner's command shows to sign in as the owner, once and soon."""
+        return await self._add(lambda _kept: SignIn(SignInKind.TICKET, self._clock() + TICKET_LASTS))
 
-    def begin(self, principal: Principal, key_id: str = "") -> str:
-        """What the browser is to keep; a new one each time, whatever the browser sent before."""
-        self._make_room(principal)
-        kept = secrets.token_urlsafe(32)
-        self._known[_hash(kept)] = SignIn(principal, key_id, self._clock() + LASTS)
-        return kept
+    async def enter(self, ticket: str) -> str | None:
+        """What the owner's browser is to keep; None if the ticket is no good, or was used."""
+        found = await self._end(ticket)
+        if found is None or found.kind is not SignInKind.TICKET:
+            return None
+        return await self._add(lambda _kept: SignIn(SignInKind.OWNER, self._clock() + LASTS))
 
-    def find(self, kept: str) -> SignIn | None:
+    async def with_key(self, key_id: str) -> str:
+        """What the browser of somebody with a key is to keep; a new one each time, whatever the browser sent before."""
+        return await self._add(lambda _kept: SignIn(SignInKind.KEY, self._clock() + LASTS, key_id))
+
+    async def with_token(self, token: str) -> str:
+        """What the browser of somebody with the dashboard's token is to keep; another token ends it."""
+        return await self._add(lambda kept: SignIn(SignInKind.DASHBOARD, self._clock() + LASTS, _bound(kept, token)))
+
+    async def find(self, kept: str, token: str = "") -> SignIn | None:
+        """The sign-in of a browser. `token`: the dashboard's, as it is now."""
         if not kept or len(kept) > _LONGEST:
             return None
-        found = self._known.get(_hash(kept))
-        if found is not None and found.until <= self._clock():
-            self.end(kept)
+        found = await (await self._open()).find(_digest(kept), self._clock())
+        if found is None or found.kind is SignInKind.TICKET:
             return None
-        return found
+        is_other_token = found.kind is SignInKind.DASHBOARD and (not token or found.bound_to != _bound(kept, token))
+        return None if is_other_token else found
 
-    def end(self, kept: str) -> None:
-        self._known.pop(_hash(kept), None)
+    async def end(self, kept: str) -> None:
+        """Nobody continues with this."""
+        await self._end(kept)
 
-    def _make_room(self, principal: Principal) -> None:
-        own = [key for key, one in self._known.items() if one.principal.id == principal.id]
-        for key in own[: max(0, len(own) - _MOST_OF_ONE + 1)]:
-            del self._known[key]
-        while len(self._known) >= self._most:
-            self._known.popitem(last=False)
+    async def _add(self, made: Callable[[str], SignIn]) -> str:
+        kept = secrets.token_urlsafe(32)
+        await (await self._open()).add(_digest(kept), made(kept), _MOST_OF_ONE, self._clock())
+        return kept
+
+    async def _end(self, kept: str) -> SignIn | None:
+        if not kept or len(kept) > _LONGEST:
+            return None
+        return await (await self._open()).end(_digest(kept), self._clock())
+
+    async def _open(self) -> StoredSignIns:
+        stored = await self._stored()
+        if stored is None:
+            raise CatalogError(_AWAY)
+        return stored
 
 
-def _hash(kept: str) -> bytes:
+def _digest(kept: str) -> bytes:
     return hashlib.sha256(kept.encode("utf-8", "surrogatepass")).digest()
+
+
+def _bound(kept: str, token: str) -> str:
+    """Says which token it was, to nobody who does not have both."""
+    return hashlib.sha256(f"{kept}\0{token}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,7 @@
-"""Signing in and out on the dashboard. Built by the composition root; `reception` knows who is signed in."""
+"""Signing in and out on the dashboard, with a key, a token, or the ticket that the owner's command was given.
+
+Built by the composition root; `reception` knows who is signed in.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ from starlette.routing import Route
 from mcp_optimizer.dashboard.forms import form_of
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.reception import NotAdmitted
-from mcp_optimizer.dashboard.sign_in_page import sign_in_page
+from mcp_optimizer.dashboard.sign_in_page import entered_page, sign_in_page
 from mcp_optimizer.dashboard.sign_ins import LASTS
 from mcp_optimizer.dashboard.visitor import visitor_of
+
+ENTRANCE = "/enter"
+"""Where the owner's command leads a browser."""
 
 _LONGEST = 4_096
 
@@ -31,24 +37,36 @@ class SignInForms:
             Route("/logout", form(self._sign_out), methods=["POST"]),
             # Somebody opens again the address that a form led to.
             Route("/logout", page(_home), methods=["GET"]),
+            Route(ENTRANCE, self._guard.returning(self._enter), methods=["GET"]),
         ]
 
     async def _ask(self, request: Request) -> Response:
         """Where everybody is let in, some things are still for those who sign in."""
-        if visitor_of(request).is_anybody and self._reception.can_sign_in:
-            return HTMLResponse(sign_in_page())
+        if visitor_of(request).is_anybody:
+            return HTMLResponse(sign_in_page(takes_a_key=self._reception.takes_a_key))
         return await _home(request)
+
+    async def _enter(self, request: Request) -> Response:
+        """The browser comes from the owner's terminal or a file, so it gets its cookie, and then the page by itself."""
+        try:
+            kept = await self._reception.enter(request.query_params.get("ticket", ""))
+            await self._reception.sign_out(request)
+        except NotAdmitted as refused:
+            return await self._guard.turned_away(refused, for_people=True)
+        return self._kept(request, HTMLResponse(entered_page()), kept)
 
     async def _sign_in(self, request: Request) -> Response:
         fields = await form_of(request, _LONGEST)
         if fields is None:
             return PlainTextResponse("Too long", status_code=413, headers={"Connection": "close"})
         try:
-            kept = await self._reception.sign_in(fields.get("token", ""))
+            kept = await self._reception.sign_in(request, fields.get("token", ""))
+            await self._reception.sign_out(request)
         except NotAdmitted as refused:
             return await self._guard.turned_away(refused, for_people=True)
-        self._end(request)
-        response = await _home(request)
+        return self._kept(request, await _home(request), kept)
+
+    def _kept(self, request: Request, response: Response, kept: str) -> Response:
         response.set_cookie(
             self._reception.cookie(request),
             kept,
@@ -60,15 +78,14 @@ class SignInForms:
         return response
 
     async def _sign_out(self, request: Request) -> Response:
-        self._end(request)
+        try:
+            await self._reception.sign_out(request)
+        except NotAdmitted as refused:
+            return await self._guard.turned_away(refused, for_people=True)
         response = await _home(request)
         name, secure = self._reception.cookie(request), self._reception.is_secure(request)
         response.delete_cookie(name, httponly=True, samesite="strict", secure=secure)
         return response
-
-    def _end(self, request: Request) -> None:
-        """Nobody continues what this browser had before."""
-        self._reception.sign_ins.end(request.cookies.get(self._reception.cookie(request), ""))
 
 
 async def _home(_request: Request) -> Response:

@@ -22,7 +22,6 @@ from mcp_optimizer.dashboard.forms import form_of, sent_parts
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import Child, Html
 from mcp_optimizer.dashboard.parts import message_page
-from mcp_optimizer.dashboard.proof import is_proven
 from mcp_optimizer.dashboard.trial_fields import RAW, RAW_FORM, TrialForm, WrongEntries
 from mcp_optimizer.dashboard.trial_form import form_for
 from mcp_optimizer.dashboard.trial_pages import (
@@ -38,7 +37,7 @@ from mcp_optimizer.dashboard.trial_pages import (
 from mcp_optimizer.dashboard.trial_values import arguments_of, entered_for, readable_json
 from mcp_optimizer.dashboard.visitor import visitor_of
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import ANYONE, Risk
+from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.errors import InvalidArguments, OptimizerError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.largejson.raw import has_large, plain
@@ -73,7 +72,7 @@ class TrialRoutes:
     def routes(self) -> list[Route]:
         return [
             Route(f"{PATH}/{{server}}/{{tool:path}}", self._guard.action(self._call), methods=["POST"]),
-            Route(f"{MORE}/{{rest:path}}", self._guard.page(self._more), methods=["GET"]),
+            Route(f"{MORE}/{{rest:path}}", self._guard.private(self._more), methods=["GET"]),
         ]
 
     def section(self, tool: CatalogTool, request: Request) -> Html | None:
@@ -105,7 +104,7 @@ class TrialRoutes:
             again = replace(trial, entered=fields, problems=wrong.problems)
             return self._page(request, again, None, 400)
         trial = await asyncio.to_thread(_filled, trial, arguments)
-        caller = await _caller(request)
+        caller = _caller(request)
         risk = self._sources.gateway.permissions.views.decide(caller, tool).risk.risk
         if risk is Risk.DESTRUCTIVE and fields.get("sure") != "yes":
             return self._page(request, trial, question_part(trial, readable_json(arguments)))
@@ -123,7 +122,7 @@ class TrialRoutes:
         """`/results/ID`: the rest of a result, for whoever made the call."""
         [result_id, *_] = sent_parts(request, MORE)
         offset = request.query_params.get("offset", "0")
-        caller = await _caller(request)
+        caller = _caller(request)
         try:
             begin = int(offset) if offset.isdecimal() and len(offset) < 16 else 0
             found = await self._sources.gateway.results.read(result_id, caller, offset=begin)
@@ -141,9 +140,9 @@ class TrialRoutes:
         return HTMLResponse(page, status_code=status)
 
 
-async def _caller(request: Request) -> Caller:
-    """Nobody else reads what is kept for this one. Who is not known may no more than on an open `/mcp`."""
-    principal = visitor_of(request).principal if await is_proven(request) else ANYONE
+def _caller(request: Request) -> Caller:
+    """Nobody else reads what is kept for this one."""
+    principal = visitor_of(request).principal
     return Caller("dashboard", f"dashboard {principal.id}", principal=principal)
 
 

@@ -63,7 +63,7 @@ class TrustRoutes:
         self._turn = asyncio.Lock()
 
     def routes(self) -> list[Route]:
-        page, action = self._guard.page, self._guard.action
+        page, action = self._guard.private, self._guard.action
         return [
             Route(PATH, page(self._all), methods=["GET"]),
             Route(f"{PATH}/{{rest:path}}", action(self._act), methods=["POST"]),

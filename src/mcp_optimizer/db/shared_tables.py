@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Integer, Table, Text
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Table, Text
 
 from mcp_optimizer.db.tables import metadata
 
-__all__ = ["announcement", "metadata", "promoted_tool", "shared_uses"]
+__all__ = ["announcement", "metadata", "promoted_tool", "shared_uses", "sign_in"]
 
 # What gateways on one SQLite file tell each other; never used again once read.
 announcement = Table(
@@ -33,4 +33,14 @@ shared_uses = Table(
     Column("configuration", Text, primary_key=True),
     Column("at_ms", BigInteger, nullable=False),
     Column("counts", Text, nullable=False),
+)
+
+# Who is signed in on the dashboard, and one-time tickets to sign in with; of what a browser sends, only a hash.
+sign_in = Table(
+    "sign_in",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("bound_to", Text, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
 )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.scripts import ScriptRows
     from mcp_optimizer.db.secrets import StoredSecrets
     from mcp_optimizer.db.shapes import StoredShapes
+    from mcp_optimizer.db.sign_ins import StoredSignIns
     from mcp_optimizer.db.use import StoredUse
 
 logger = logging.getLogger(__name__)
@@ -168,6 +169,13 @@ class Storage:
 
         return StoredKeys(self._database)
 
+    async def sign_ins(self) -> StoredSignIns | None:
+        """Who is signed in on the dashboard: here, or without a place in memory; None while it is not open."""
+        database = await self._here_or_in_memory()
+        from mcp_optimizer.db.sign_ins import StoredSignIns
+
+        return None if database is None else StoredSignIns(database)
+
     async def gateways(self) -> GatewayRows | None:
         """The gateways on this database, and the sessions that clients ended."""
         await self.opened()
@@ -222,15 +230,19 @@ class Storage:
 
     async def kept_results(self) -> KeptResults | None:
         """Where complete results are kept: here, or without a place in memory; None while it is not open."""
+        database = await self._here_or_in_memory()
+        from mcp_optimizer.db.kept_results import KeptResults
+
+        return None if database is None else KeptResults(database)
+
+    async def _here_or_in_memory(self) -> Database | None:
         await self.opened()
         from mcp_optimizer.db.database import open_database
-        from mcp_optimizer.db.kept_results import KeptResults
 
         if self._place is None:
             async with self._making_memory:
                 self._memory = self._memory or await open_database(None)
-        database = self._memory or self._database
-        return None if database is None else KeptResults(database)
+        return self._memory or self._database
 
     async def _probe(self) -> None:
         """Raises a CatalogError unless the database answers."""

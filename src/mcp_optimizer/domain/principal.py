@@ -77,5 +77,5 @@ class Principal:
 LOCAL_PRINCIPAL = Principal("local", "local", role=Role.MANAGE)
 """Whoever started the gateway, and speaks to it on stdio, by the command line or as a library."""
 
-ANYONE = Principal("anyone", "anyone", role=Role.MANAGE, is_verified=False)
+ANYONE = Principal("anyone", "anyone", role=Role.SEE, is_verified=False)
 """Everybody who reaches an open gateway over HTTP. Nothing tells one of them from another."""

@@ -18,7 +18,7 @@ from mcp_optimizer.callers.known_keys import opened_keys
 from mcp_optimizer.callers.making import make_key
 from mcp_optimizer.domain.principal import Role
 from mcp_optimizer.settings import load_settings
-from tests.unit.dashboard.visiting import OWN_PAGE
+from tests.unit.dashboard.visiting import OWN_PAGE, let_in
 from tests.waiting import until
 
 HEAD = "{\n  // Kept by hand.\n"
@@ -59,9 +59,9 @@ class Tended:
 
 @asynccontextmanager
 async def tended(
-    folder: Path, entries: Mapping[str, Any], role: Role | None = None, **options: Any
+    folder: Path, entries: Mapping[str, Any], role: Role | None = None, *, is_owner: bool = True, **options: Any
 ) -> AsyncIterator[Tended]:
-    """On loopback; with a role, for somebody who signed in with a key of it."""
+    """On loopback, for its owner or for anybody; with a role, for somebody who signed in with a key of it."""
     file, place = folder / "servers.json", folder / "catalog.db"
     file.write_text(HEAD + json.dumps({"mcpServers": dict(entries)}, indent=2)[2:] + "\n")
     given = {"encoder": "none", "database": str(place), "config": str(file), "learn_from_use": False, **options}
@@ -81,6 +81,8 @@ async def tended(
         ) as client:
             if key:
                 assert (await client.post("/login", data={"token": key})).status_code == 303
+            elif is_owner:
+                await let_in(client, optimizer)
             yield Tended(optimizer, client, file, app)
     finally:
         await optimizer.stop()

@@ -14,7 +14,7 @@ from mcp_optimizer.dashboard.sign_ins import LASTS
 from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.domain.principal import Role
 from tests.unit.dashboard.test_dashboard import Elements, assert_harmless
-from tests.unit.dashboard.visiting import Gateway, gateway
+from tests.unit.dashboard.visiting import Gateway, gateway, let_in, ticket_of
 from tests.waiting import until
 
 PAGES = ["/", "/servers", "/catalog", "/search", "/callers", "/rules", "/trust", "/audit", "/logins"]
@@ -26,7 +26,7 @@ ACTIONS = ["/callers/new", "/callers/revoke", "/trust/x/approve", "/trust/x/rese
 ACTIONS += ["/servers", "/servers/undo", "/servers/x/enable", "/servers/x/disable", "/servers/x/restart"]
 ACTIONS += ["/servers/x/remove", "/tools/no/such"]
 OPEN = ["/static/style.css", "/health", "/ready"]
-ELSEWHERE = ["/mcp", "/events", "/logins/callback"]
+ELSEWHERE = ["/mcp", "/events", "/logins/callback", "/enter"]
 """Tested where they are about something else."""
 
 
@@ -213,9 +213,108 @@ async def test_wrong_keys_wait_and_are_counted_in_one_entry(place: Path) -> None
     assert [entry.outcome for entry in entries] == ["401", f"401, {len(answers) - 1} times"]
 
 
+FOR_ANYBODY = ["/", "/catalog", "/search", "/tools/no/such", "/figures", "/metrics"]
+"""What the docs say that somebody who is not signed in may see of an open dashboard."""
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "", "Origin": "http://localhost:8765"},
+        {"Sec-Fetch-Site": "", "Authorization": "Basic x"},
+        {"Sec-Fetch-Site": "", "Authorization": "Negotiate x"},
+        {"Cookie": "mcp-optimizer=" + "x" * 43},
+    ],
+)
+async def test_on_loopback_anybody_may_look_at_a_few_pages_and_change_nothing(
+    place: Path, headers: dict[str, str]
+) -> None:
+    async with gateway(place, require_auth=None) as world, world.browser() as client:
+        for path in [*PAGES, *DATA]:
+            is_refused = (await client.get(path, headers=headers)).status_code == 401
+            assert is_refused is (path not in FOR_ANYBODY), path
+        for path in ACTIONS:
+            assert (await client.post(path, headers=headers)).status_code == 401, path
+        assert await world.audited() == []
+
+
+async def test_the_owner_is_let_in_with_a_ticket_once(place: Path) -> None:
+    async with gateway(place, require_auth=None) as world:
+        ticket = await ticket_of(world.optimizer)
+        async with world.browser() as client, world.browser() as other:
+            entered = await client.get(f"/enter?ticket={ticket}")
+            assert entered.status_code == 200
+            assert 'content="0;url=/"' in entered.text
+            assert ticket not in entered.text
+            assert entered.headers["referrer-policy"] == "no-referrer"
+            assert (await other.get(f"/enter?ticket={ticket}")).status_code == 401
+            assert (await other.get("/callers")).status_code == 401
+            assert "Make the key" in (await client.get("/callers")).text
+            answer = await client.post("/callers/new", data={"name": "ci", "role": "manage"})
+            assert answer.status_code == 200
+            await client.post("/logout")
+            assert (await client.get("/callers")).status_code == 401
+
+        async def is_told() -> bool:
+            return ("key/create", "local") in [(entry.method, entry.caller) for entry in await world.audited()]
+
+        await until(is_told, "the audit says who made the key")
+
+
+async def test_the_owner_is_let_in_where_keys_are_required(place: Path) -> None:
+    async with gateway(place) as world, world.browser() as client:
+        assert (await client.get("/")).status_code == 401
+        await let_in(client, world.optimizer)
+        assert "local manage" in Elements((await client.get("/callers")).text).text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": ""},
+        {"Sec-Fetch-Site": "", "Authorization": "Basic x"},
+        {"Sec-Fetch-Site": "", "Origin": "http://localhost:9999"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "null"},
+    ],
+)
+async def test_no_other_page_uses_the_cookie_of_the_owner(place: Path, headers: dict[str, str]) -> None:
+    async with gateway(place, require_auth=None) as world, world.browser() as client:
+        await let_in(client, world.optimizer)
+        for path in ACTIONS:
+            assert (await client.post(path, headers=headers)).status_code == 403, path
+
+
+@pytest.mark.parametrize("query", ["", "?ticket=", "?ticket=x", "?ticket=" + "x" * 9_000, "?ticket=%00", "?x=1&" * 99])
+async def test_a_ticket_that_is_none_lets_nobody_in(place: Path, query: str) -> None:
+    async with gateway(place, require_auth=None) as world, world.browser() as client:
+        answer = await client.get(f"/enter{query}")
+        assert answer.status_code == 401
+        assert "mcp-optimizer dashboard" in answer.text
+        assert "set-cookie" not in answer.headers
+
+
+async def test_after_ten_wrong_tokens_no_other_is_compared_and_everything_else_still_opens(place: Path) -> None:
+    token = "correct horse battery"
+    async with gateway(place, dashboard_token=token) as world, world.browser() as client:
+        wrong = await asyncio.gather(*(world.sign_in(client, f"guess number {number}") for number in range(10)))
+        assert {answer.status_code for answer in wrong} == {401}
+        for answer in (
+            await world.sign_in(client, token),
+            await client.get("/", headers=bearer(token)),
+            await world.sign_in(client, "another guess"),
+        ):
+            assert (answer.status_code, answer.headers["retry-after"]) == (429, "60")
+        assert (await client.get("/", headers=bearer(world.keys[Role.SEE]))).status_code == 200
+        await let_in(client, world.optimizer)
+        assert (await client.get("/callers")).status_code == 200
+
+
 async def test_without_a_token_and_on_loopback_it_is_open_unless_keys_are_required(place: Path) -> None:
     async with gateway(place, require_auth=None) as world, world.browser() as client:
-        assert "Make the key" in (await client.get("/callers")).text
         assert "Sign out" not in (await client.get("/")).text
         # A credential that is wrong is refused also where none is needed; that of a proxy is not ours.
         assert (await client.get("/", headers=bearer("wrong"))).status_code == 401

@@ -18,6 +18,7 @@ from mcp_optimizer.settings import load_settings
 from mcp_optimizer.upstream.auth_spec import AuthKind, AuthSpec
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from tests.unit.dashboard.test_dashboard import HOSTILE, Elements, assert_harmless
+from tests.unit.dashboard.visiting import let_in
 
 EVIL = "<b>x</b>/out"
 ACCOUNT = AuthSpec(kind=AuthKind.CLIENT_CREDENTIALS, client_id="id")
@@ -33,21 +34,23 @@ SERVERS = [
     remote("notes"),
     remote(EVIL),
     remote("account", auth=ACCOUNT),
-    ServerSpec(name="local", transport=Transport.STDIO, command="true"),
+    ServerSpec(name="here", transport=Transport.STDIO, command="true"),
 ]
 
 
 @asynccontextmanager
 async def browser(
-    host: str = "127.0.0.1", address: str = "http://localhost:8765", **options: Any
+    host: str = "127.0.0.1", address: str = "http://localhost:8765", *, is_owner: bool = True, **options: Any
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A browser for a gateway that was not started."""
+    """A browser of the owner, or of anybody, for a gateway that was not started."""
     optimizer = Optimizer(SERVERS, load_settings({"encoder": "none", "database": "none", **options}, {}))
     transport = httpx2.ASGITransport(app=optimizer.http_app(host))
     try:
         async with httpx2.AsyncClient(
             transport=transport, base_url=address, headers={"Sec-Fetch-Site": "same-origin"}
         ) as client:
+            if is_owner:
+                await let_in(client, optimizer)
             yield client
     finally:
         await optimizer.stop()
@@ -70,9 +73,9 @@ async def test_the_page_lists_servers_that_may_want_a_login_and_their_names_are_
     elements = Elements(answer.text)
     assert EVIL in elements.text
     assert "b" not in [tag for tag, _ in elements.tags]
-    assert "local" not in elements.text
+    assert "here" not in elements.text
     # Nobody logs in to the gateway's own account.
-    assert actions(answer.text) == ["/logins/notes", "/logins/%3Cb%3Ex%3C%2Fb%3E%2Fout"]
+    assert actions(answer.text) == ["/logout", "/logins/notes", "/logins/%3Cb%3Ex%3C%2Fb%3E%2Fout"]
 
 
 def test_a_login_is_shown_with_all_that_people_may_know() -> None:
@@ -147,7 +150,7 @@ async def test_a_form_of_another_site_is_refused(path: str) -> None:
 
 
 async def test_the_token_is_asked_for_everywhere_but_on_the_way_back() -> None:
-    async with browser(dashboard_token="secret") as client:
+    async with browser(dashboard_token="a secret of the owner", is_owner=False) as client:
         for answer in (
             await client.get("/logins"),
             await client.get("/logins/notes"),
@@ -162,10 +165,13 @@ async def test_the_token_is_asked_for_everywhere_but_on_the_way_back() -> None:
     assert back.headers["Referrer-Policy"] == "no-referrer"
 
 
-async def test_beyond_loopback_nobody_logs_in_without_a_token() -> None:
-    async with browser("192.0.2.1", "http://gate:80", allowed_hosts="gate") as client:
-        assert (await client.get("/logins")).status_code == 403
-        assert (await client.post("/logins/notes")).status_code == 403
+async def test_beyond_loopback_and_on_it_nobody_logs_in_who_is_not_signed_in() -> None:
+    async with browser("192.0.2.1", "http://gate:80", allowed_hosts="gate", is_owner=False) as client:
+        assert (await client.get("/logins")).status_code == 401
+        assert (await client.post("/logins/notes")).status_code == 401
+    async with browser(is_owner=False) as client:
+        assert (await client.get("/logins")).status_code == 401
+        assert (await client.post("/logins/notes")).status_code == 401
 
 
 @pytest.mark.parametrize("query", ["", "?state=&code=x", "?state=x", "?state=a&state=b", "?" + "x=1&" * 9_000, "?%ff"])
@@ -179,8 +185,8 @@ async def test_a_callback_that_nobody_waits_for_is_refused(query: str) -> None:
 
 async def test_a_server_that_takes_no_login_says_why() -> None:
     async with browser() as client:
-        local = await client.post("/logins/local")
-        out = await client.post("/logins/local/out")
+        local = await client.post("/logins/here")
+        out = await client.post("/logins/here/out")
         account = await client.post("/logins/account")
     assert [answer.status_code for answer in (local, out, account)] == [400, 400, 400]
     assert "is a command on this machine" in local.text

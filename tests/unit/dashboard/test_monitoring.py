@@ -217,6 +217,7 @@ async def test_a_call_is_traced_under_the_context_that_its_request_carries(spans
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("warm_start")
 async def test_a_call_that_takes_the_short_way_on_stdio_is_traced_too(spans: InMemorySpanExporter) -> None:
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     async with lane_client(LEGACY) as client:

@@ -103,7 +103,7 @@ async def test_a_tool_that_may_destroy_something_is_called_at_the_second_click(t
 
 
 async def test_rules_hold_for_whoever_tries_a_tool(tmp_path: Path) -> None:
-    rules = [{"effect": "deny", "tool": "echo", "caller": "anyone", "reason": "not today"}]
+    rules = [{"effect": "deny", "tool": "echo", "caller": "local", "reason": "not today"}]
     async with tended(tmp_path, PLAIN, rules=rules) as world:
         answer = await world.post("/tools/plain/echo", {"p0": "x"})
         assert answer.status_code == 502

@@ -15,6 +15,7 @@ from mcp_optimizer.app import Optimizer
 from mcp_optimizer.callers.keys import Wanted
 from mcp_optimizer.callers.known_keys import opened_keys
 from mcp_optimizer.callers.making import make_key
+from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.db.audit import AuditQuery, StoredAudit
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.audit import AuditEntry
@@ -23,6 +24,17 @@ from mcp_optimizer.settings import load_settings
 from mcp_optimizer.upstream.spec import ServerSpec
 
 OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
+
+
+async def ticket_of(optimizer: Optimizer) -> str:
+    """What `mcp-optimizer dashboard` is given over the socket."""
+    return await SignIns(optimizer.parts.storage.sign_ins).ticket()
+
+
+async def let_in(client: httpx2.AsyncClient, optimizer: Optimizer) -> None:
+    """Sign a browser in as the owner of the gateway."""
+    answer = await client.get(f"/enter?ticket={await ticket_of(optimizer)}")
+    assert answer.status_code == 200, answer.text
 
 
 @dataclass(frozen=True)
