@@ -50,7 +50,7 @@ def _entrance(parts: Parts, address: str) -> Callable[[], Awaitable[str]]:
     from mcp_optimizer.dashboard.sign_ins import SignIns
     from mcp_optimizer.dashboard.signing_in import ENTRANCE
 
-    sign_ins = SignIns(parts.storage.sign_ins)
+    sign_ins = SignIns(parts.storage.sign_ins, breaker=parts.storage.breaker)
     outside = parts.settings.public_url or address.removesuffix("/mcp")
 
     async def entrance() -> str:

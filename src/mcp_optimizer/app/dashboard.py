@@ -70,7 +70,11 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
     needs_key = bool(settings.dashboard_token or settings.require_auth)
     entrance = Entrance(is_loopback(host) and not needs_key, settings.dashboard_token, settings.public_url)
     note_wrong = partial(trail.refused, 401, "dashboard") if trail is not None else lambda: None
-    return Guard(admitted, Reception(entrance, parts.credentials, SignIns(parts.storage.sign_ins)), note_wrong)
+    return Guard(
+        admitted,
+        Reception(entrance, parts.credentials, SignIns(parts.storage.sign_ins, breaker=parts.storage.breaker)),
+        note_wrong,
+    )
 
 
 def _changes(parts: Parts, reloading: Reloading | None) -> FileChanges | None:

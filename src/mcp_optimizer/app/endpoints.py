@@ -12,6 +12,7 @@ from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.options import is_open, is_transparent, items, server_options
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.domain.announcements import News
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.worker_place import worker_name
 from mcp_optimizer.serving.server import build_server
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from mcp_optimizer.app.reloading import Reloading
     from mcp_optimizer.dashboard.routes import Dashboard
+    from mcp_optimizer.domain.token_issuers import TokenIssuer
 
 
 def mcp_server(parts: Parts) -> Server[Any]:
@@ -52,6 +54,8 @@ def http_app(
     settings = parts.settings
     is_for_all = is_open(settings, is_loopback=is_loopback(host))
     hosts, origins = items(settings.allowed_hosts), items(settings.allowed_origins)
+    if (not is_loopback(host) or hosts) and not settings.public_url:
+        _check_audiences(parts.credentials.issuers)
     dashboard: Dashboard | None = None
     routes: Sequence[Route] = ()
     if settings.dashboard:
@@ -85,3 +89,13 @@ def http_app(
         routes=routes,
     )
     return app, dashboard
+
+
+def _check_audiences(issuers: Sequence[TokenIssuer]) -> None:
+    """What tokens are for is never what a client says in its Host header, where that may be the name of others."""
+    for issuer in issuers:
+        if not issuer.audience:
+            raise ConfigurationError(
+                f"Others reach this gateway, and it is not known what tokens of {issuer.name} are for: set public_url to "
+                "the address that clients use, or `audience` of the issuer."
+            )

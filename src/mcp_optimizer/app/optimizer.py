@@ -251,6 +251,10 @@ class Optimizer:
         if self.parts.neighbours is not None:
             self.parts.neighbours.peers.join(address)
 
+    def listening(self, host: str, port: int) -> None:
+        """This is an address of ours: nothing that a server names leads here."""
+        self.parts.outgoing.listening(host, port)
+
     def answers(self) -> Answers:
         """What commands ask, answered here."""
         return command_answers(self.parts, self._life)

@@ -54,6 +54,7 @@ from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.store import InVault, SecretRows
+from mcp_optimizer.identity.web import Web
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.recorder import Recorder
@@ -66,6 +67,7 @@ from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.cache import ResultCache
 from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.runtime.outgoing import Outgoing
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.settings import Settings
@@ -91,6 +93,7 @@ class Parts:
     counter: TokenCounter
     news: ServerNews
     pool: UpstreamPool
+    outgoing: Outgoing
     logins: Logins
     credentials: Credentials
     storage: Storage
@@ -128,12 +131,13 @@ def build_parts(
     neighbours = neighbours_of(settings, storage)
     labels = SessionLabels(neighbours.conversations) if neighbours is not None else SessionLabels()
     trail = _trail(settings, storage, labels)
-    logins = Logins(_kept_logins(settings, storage), told=partial(_record_login, trail))
+    outgoing = Outgoing()
+    logins = Logins(_kept_logins(settings, storage), Web(outgoing=outgoing), partial(_record_login, trail))
     names = neighbours.names if neighbours is not None else None
     options = pool_options(settings, names, has_one_client=has_one_client)
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
-    credentials = _credentials(settings, storage)
+    credentials = _credentials(settings, storage, outgoing)
     keeper = Keeper(storage.pins, trust_modes(settings, specs), is_stored=settings.database_place is not None)
     own_names = () if is_transparent(settings) else OWN_NAMES
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
@@ -203,6 +207,7 @@ def build_parts(
         counter=counter,
         news=news,
         pool=pool,
+        outgoing=outgoing,
         logins=logins,
         credentials=credentials,
         storage=storage,
@@ -244,7 +249,7 @@ def _record_login(trail: AuditTrail | None, method: str, server: str) -> None:
         trail.add(AuditEntry(time.time_ns() // 1_000_000, method=method, server=server))
 
 
-def _credentials(settings: Settings, storage: Storage) -> Credentials:
+def _credentials(settings: Settings, storage: Storage, outgoing: Outgoing) -> Credentials:
     """What callers over HTTP may prove who they are with."""
     keys = None if settings.database_place is None else KnownKeys(storage.api_keys, breaker=storage.breaker)
     issuers = token_issuers(settings, os.environ)
@@ -254,9 +259,8 @@ def _credentials(settings: Settings, storage: Storage) -> Credentials:
     from mcp_optimizer.callers.introspection import Introspection
     from mcp_optimizer.callers.key_sets import KeySet
     from mcp_optimizer.callers.tokens import SignedTokens
-    from mcp_optimizer.identity.web import Web
 
-    web = Web()
+    web = Web(outgoing=outgoing)
     verifiers = {
         one.issuer: Introspection(one, web) if one.introspection_url else SignedTokens(one, KeySet(one, web))
         for one in issuers

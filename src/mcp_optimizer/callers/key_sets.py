@@ -39,7 +39,7 @@ class KeySet:
 
     def __init__(self, issuer: TokenIssuer, web: Web, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = issuer
-        self._web = web
+        self._web = web.named_by(issuer.issuer, issuer.jwks_url or "")
         self._clock = clock
         self._keys: dict[str, Mapping[str, Any]] | None = None
         self._ready: dict[tuple[str, str], PyJWK] = {}

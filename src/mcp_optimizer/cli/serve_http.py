@@ -52,6 +52,8 @@ async def serve_http(settings: Settings) -> None:
             app, http=connections, ws="none", log_level="critical", access_log=False, timeout_keep_alive=_KEEP_ALIVE
         )
     )
+    for one in sockets[:2]:
+        optimizer.listening(*one.getsockname()[:2])
     optimizer.start(saves_memory=True)
     optimizer.join(await asyncio.to_thread(_peer_address, settings, place, sockets[0].getsockname()[1]))
     signals.reload_with(optimizer)
@@ -79,7 +81,8 @@ def _peer_address(settings: Settings, place: WorkerPlace | None, port: int) -> s
 
 
 def _say_where(optimizer: Optimizer, address: str) -> None:
-    looks = f", dashboard at {address.removesuffix('mcp')}" if optimizer.settings.dashboard else ""
+    place = f", dashboard at {address.removesuffix('mcp')} (`mcp-optimizer dashboard` opens it)"
+    looks = place if optimizer.settings.dashboard else ""
     servers = counted(len(optimizer.servers()), "server")
     print(f"mcp-optimizer serves {servers} at {address}{looks}", file=sys.stderr, flush=True)
 

@@ -11,13 +11,16 @@ import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.sign_in import SignIn, SignInKind
 from mcp_optimizer.errors import CatalogError
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.sign_ins import StoredSignIns
+
+T = TypeVar("T")
 
 LASTS = 12 * 3_600
 """Seconds after which everybody signs in again."""
@@ -35,10 +38,14 @@ class SignIns:
     """The sign-ins that still hold, the same for all gateways on one database. Raises CatalogError without it."""
 
     def __init__(
-        self, stored: Callable[[], Awaitable[StoredSignIns | None]], clock: Callable[[], float] = time.time
+        self,
+        stored: Callable[[], Awaitable[StoredSignIns | None]],
+        clock: Callable[[], float] = time.time,
+        breaker: Breaker | None = None,
     ) -> None:
         self._stored = stored
         self._clock = clock
+        self._breaker = breaker or Breaker()
 
     async def ticket(self) -> str:
         """What the owner's command shows to sign in as the owner, once and soon."""
@@ -63,7 +70,7 @@ class SignIns:
         """The sign-in of a browser. `token`: the dashboard's, as it is now."""
         if not kept or len(kept) > _LONGEST:
             return None
-        found = await (await self._open()).find(_digest(kept), self._clock())
+        found = await self._within(lambda stored: stored.find(_digest(kept), self._clock()))
         if found is None or found.kind is SignInKind.TICKET:
             return None
         is_other_token = found.kind is SignInKind.DASHBOARD and (not token or found.bound_to != _bound(kept, token))
@@ -75,19 +82,24 @@ class SignIns:
 
     async def _add(self, made: Callable[[str], SignIn]) -> str:
         kept = secrets.token_urlsafe(32)
-        await (await self._open()).add(_digest(kept), made(kept), _MOST_OF_ONE, self._clock())
+        await self._within(lambda stored: stored.add(_digest(kept), made(kept), _MOST_OF_ONE, self._clock()))
         return kept
 
     async def _end(self, kept: str) -> SignIn | None:
         if not kept or len(kept) > _LONGEST:
             return None
-        return await (await self._open()).end(_digest(kept), self._clock())
+        return await self._within(lambda stored: stored.end(_digest(kept), self._clock()))
 
-    async def _open(self) -> StoredSignIns:
-        stored = await self._stored()
-        if stored is None:
-            raise CatalogError(_AWAY)
-        return stored
+    async def _within(self, work: Callable[[StoredSignIns], Awaitable[T]]) -> T:
+        """Nobody waits long for a database that does not answer."""
+
+        async def begun() -> T:
+            stored = await self._stored()
+            if stored is None:
+                raise CatalogError(_AWAY)
+            return await work(stored)
+
+        return await self._breaker.within(begun)
 
 
 def _digest(kept: str) -> bytes:

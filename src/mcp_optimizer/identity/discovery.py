@@ -14,7 +14,7 @@ from mcp.client.auth.utils import (
     issuers_match,
 )
 from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
-from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+from mcp.shared.auth_utils import resource_url_from_server_url
 from mcp_types.version import LATEST_PROTOCOL_VERSION
 from pydantic import ValidationError
 
@@ -27,6 +27,7 @@ from mcp_optimizer.upstream.messages import shortened
 _HEADERS = {"mcp-protocol-version": LATEST_PROTOCOL_VERSION}
 _GRANTS = ["authorization_code", "refresh_token"]
 _PKCE = "S256"
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _SHOWN = 200
 
 
@@ -34,8 +35,8 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
     """The authorization server of the MCP server at `url`."""
     host = checked(url)
     is_near = is_this_machine(host) or (bool(auth.issuer) and is_this_machine(_host(auth.issuer)))
-    described = await _resource_metadata(url, challenge, web, allows_this_machine=is_near)
-    resource = _resource(url, auth, described)
+    described, place = await _resource_metadata(url, challenge, web, allows_this_machine=is_near)
+    resource = _resource(url, auth, described, place)
     wanted = auth.issuer or (str(described.authorization_servers[0]) if described is not None else "")
     if wanted:
         checked(wanted, allows_this_machine=is_near)
@@ -52,11 +53,11 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
     return Provider(
         issuer=issuer,
         authorization_endpoint=_usable(is_near, metadata.authorization_endpoint),
-        token_endpoint=_usable(is_near, metadata.token_endpoint),
+        token_endpoint=_asked(is_near, metadata.token_endpoint, issuer),
         resource=resource,
         scopes=_scopes(auth, challenge, described, metadata),
-        registration_endpoint=_usable(is_near, metadata.registration_endpoint),
-        revocation_endpoint=_usable(is_near, metadata.revocation_endpoint),
+        registration_endpoint=_asked(is_near, metadata.registration_endpoint, issuer),
+        revocation_endpoint=_asked(is_near, metadata.revocation_endpoint, issuer),
         auth_methods=tuple(metadata.token_endpoint_auth_methods_supported or ())[:20],
         takes_metadata_urls=metadata.client_id_metadata_document_supported is True,
         has_pkce=_PKCE in (metadata.code_challenge_methods_supported or ()),
@@ -66,7 +67,8 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
 
 async def _resource_metadata(
     url: str, challenge: Challenge, web: Web, *, allows_this_machine: bool
-) -> ProtectedResourceMetadata | None:
+) -> tuple[ProtectedResourceMetadata | None, str]:
+    """What the server says of itself, and where."""
     named = challenge.resource_metadata
     for place in build_protected_resource_metadata_discovery_urls(named or None, url):
         try:
@@ -76,12 +78,12 @@ async def _resource_metadata(
         reply = await web.get(place, _HEADERS)
         if reply.status == 200 and reply.body:
             try:
-                return ProtectedResourceMetadata.model_validate(dict(reply.body))
+                return ProtectedResourceMetadata.model_validate(dict(reply.body)), place
             except ValidationError:
                 continue
         if reply.status >= 500:
             raise Unanswered(f"{_host(place)} answers with HTTP status {reply.status}")
-    return None
+    return None, ""
 
 
 async def _server_metadata(issuer: str, url: str, web: Web) -> OAuthMetadata | None:
@@ -97,7 +99,10 @@ async def _server_metadata(issuer: str, url: str, web: Web) -> OAuthMetadata | N
     return None
 
 
-def _resource(url: str, auth: AuthSpec, described: ProtectedResourceMetadata | None) -> str:
+def _resource(url: str, auth: AuthSpec, described: ProtectedResourceMetadata | None, place: str) -> str:
+    """What tokens are for. Metadata are about the address that they are published for (RFC 9728, section 3.3): a token
+    for a whole host is for who speaks for the host, at its own place, and not for one of its servers.
+    """
     if auth.resource:
         return auth.resource
     # Neither a password nor a query, which may be a key.
@@ -106,7 +111,8 @@ def _resource(url: str, auth: AuthSpec, described: ProtectedResourceMetadata | N
     if described is None:
         return own
     said = str(described.resource)
-    if not check_resource_allowed(requested_resource=own, configured_resource=said):
+    is_of_host = urlsplit(place).path.rstrip("/") == _WELL_KNOWN and _origin(place) == _origin(own)
+    if said.rstrip("/") not in {own.rstrip("/"), _origin(own) if is_of_host else own.rstrip("/")}:
         other = shortened(said, _SHOWN)
         raise LoginFailed(f"its metadata is for another server ({other!r}); if that is right, write it as `resource`")
     return said
@@ -134,6 +140,16 @@ def _guessed(url: str, resource: str, challenge: Challenge, auth: AuthSpec) -> P
         resource=resource,
         scopes=auth.scopes or challenge.scopes or (),
     )
+
+
+def _asked(allows_this_machine: bool, endpoint: object, issuer: str) -> str:
+    """An endpoint that we send something to. On this machine it is where the authorization server describes itself:
+    whatever else listens here never said that it takes part in logins.
+    """
+    found = _usable(allows_this_machine, endpoint)
+    if found and is_this_machine(_host(found)) and _origin(found) != _origin(issuer):
+        raise LoginFailed(f"its authorization server names another address on this machine ({_host(found)})")
+    return found
 
 
 def _usable(allows_this_machine: bool, endpoint: object) -> str:

@@ -111,8 +111,11 @@ class Logins:
             # Over HTTP, entries of this kind are not used, because callers are not known there.
             principal = ONLY_USER if spec.auth.per_caller else SHARED
             store = LoginStore(spec, principal, self._rows)
-            self._logins[spec.name] = ServerLogin(spec, store, self._web, self._offered)
+            self._logins[spec.name] = ServerLogin(spec, store, self._web_of(spec), self._offered)
         return self._logins[spec.name]
+
+    def _web_of(self, spec: ServerSpec) -> Web:
+        return self._web.named_by(spec.url, spec.auth.issuer)
 
     def forget(self, server: str) -> None:
         """The server is gone, or its name means another one: nothing that was begun with it goes to that one.
@@ -139,7 +142,7 @@ class Logins:
         known = await login.current()
         from mcp_optimizer.identity.discovery import discovered
 
-        provider = await discovered(spec.url, spec.auth, login.challenge, self._web)
+        provider = await discovered(spec.url, spec.auth, login.challenge, self._web_of(spec))
         if not provider.has_pkce and not spec.auth.assumes_pkce:
             raise LoginFailed(
                 f"the authorization server {provider.issuer} does not say that it supports PKCE (S256), without which "
@@ -152,7 +155,7 @@ class Logins:
             )
         client = configured(spec.auth, provider) or _reusable(known, provider.issuer, redirect_uri)
         if client is None:
-            client = await registered(provider, redirect_uri, self._web)
+            client = await registered(provider, redirect_uri, self._web_of(spec))
         scopes = provider.scopes
         if known is not None and known.issuer == provider.issuer:
             # More permissions do not cost those that were given before.
@@ -207,8 +210,9 @@ class Logins:
             provider.revocation_endpoint,
             attempt.scopes,
         )
-        endpoint = login.endpoint(self._specs[name].auth)
-        tokens = await endpoint.for_code(self._web, code, attempt.verifier, attempt.redirect_uri)
+        spec = self._specs[name]
+        endpoint = login.endpoint(spec.auth)
+        tokens = await endpoint.for_code(self._web_of(spec), code, attempt.verifier, attempt.redirect_uri)
         await self._logins[name].keep(login.with_tokens(tokens, time.time()))
 
     async def log_out(self, spec: ServerSpec) -> bool:
@@ -224,7 +228,7 @@ class Logins:
             if known.client.secret:
                 form["client_secret"] = known.client.secret
             try:
-                await self._web.post_form(known.revocation_endpoint, form)
+                await self._web_of(spec).post_form(known.revocation_endpoint, form)
             except (Unanswered, LoginFailed) as failure:
                 logger.warning("Logged out of %s here; its authorization server was not told: %s", spec.name, failure)
         return found

@@ -1,4 +1,6 @@
-"""Requests to authorization servers: bounded, without redirects, never logged. Knows no OAuth."""
+"""Requests to authorization servers: bounded, without redirects, never logged, and only to where `runtime/outgoing`
+lets them go. Knows no OAuth.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ from urllib.parse import urlsplit
 import httpx2
 
 from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.runtime.outgoing import Outgoing, OutOfBounds, Pinned
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
 from mcp_optimizer.upstream.http_bodies import whole_body
+from mcp_optimizer.upstream.http_client import is_proxied_address
 
 _SECONDS = 15.0
 _MOST_BYTES = 256 * 1024
@@ -39,12 +43,48 @@ class Reply:
     body: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
+class _Clients:
+    """Made when they are first needed: one that connects itself, and one for what a proxy connects."""
+
+    def __init__(self, transport: httpx2.AsyncBaseTransport | None) -> None:
+        self._transport = transport
+        self._direct: httpx2.AsyncClient | None = None
+        self._proxied: httpx2.AsyncClient | None = None
+
+    def of(self, *, is_proxied: bool) -> httpx2.AsyncClient:
+        if is_proxied:
+            self._proxied = self._proxied or httpx2.AsyncClient(timeout=_SECONDS, follow_redirects=False)
+            return self._proxied
+        transport = self._transport or Pinned()
+        self._direct = self._direct or httpx2.AsyncClient(transport=transport, timeout=_SECONDS, follow_redirects=False)
+        return self._direct
+
+    async def close(self) -> None:
+        for client in (self._direct, self._proxied):
+            if client is not None:
+                await client.aclose()
+        self._direct = self._proxied = None
+
+
 class Web:
     """One HTTP client for all authorization servers."""
 
-    def __init__(self, transport: httpx2.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        outgoing: Outgoing | None = None,
+        clients: _Clients | None = None,
+        named: tuple[str, ...] = (),
+    ) -> None:
+        """`named`: the server whose word addresses are, and what its entry names besides it."""
         self._transport = transport
-        self._client: httpx2.AsyncClient | None = None
+        self._clients = clients or _Clients(transport)
+        self._outgoing = outgoing or Outgoing()
+        self._named = named
+
+    def named_by(self, url: str, *configured: str) -> Web:
+        """For addresses that the server at `url` names, and those that its entry names."""
+        return Web(self._transport, self._outgoing, self._clients, (url, *filter(None, configured)))
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
         return await self._send("GET", url, headers=dict(headers or {}))
@@ -56,21 +96,25 @@ class Web:
         return await self._send("POST", url, json=dict(body), headers={})
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        await self._clients.close()
 
     async def _send(self, method: str, url: str, **given: Any) -> Reply:
         where = checked(url)
-        if self._client is None:
-            self._client = httpx2.AsyncClient(transport=self._transport, timeout=_SECONDS, follow_redirects=False)
+        is_proxied = self._transport is None and is_proxied_address(httpx2.URL(url))
+        client = self._clients.of(is_proxied=is_proxied)
         given["headers"] = {"accept": "application/json", "accept-encoding": "gzip", **given["headers"]}
         try:
-            async with asyncio.timeout(_SECONDS), self._client.stream(method, url, **given) as response:
-                text = await whole_body(response, _MOST_BYTES)
+            async with asyncio.timeout(_SECONDS):
+                if self._transport is None and not is_proxied:
+                    whose = self._named[0] if self._named else ""
+                    given["extensions"] = {"place": await self._outgoing.place(url, whose, self._named)}
+                async with client.stream(method, url, **given) as response:
+                    text = await whole_body(response, _MOST_BYTES)
                 # One client serves all logins; no authorization server has a reason for cookies here.
-                self._client.cookies.clear()
+                client.cookies.clear()
                 return Reply(response.status_code, _object(text))
+        except OutOfBounds as refused:
+            raise LoginFailed(str(refused)) from None
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError, OSError, ValueError) as error:
             raise Unanswered(f"{where} does not answer ({type(error).__name__})") from None
         except (ExchangeLost, RpcError):

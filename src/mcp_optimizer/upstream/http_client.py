@@ -86,12 +86,13 @@ def http_client(spec: ServerSpec, limits: Limits = DEFAULT_LIMITS) -> httpx2.Asy
     # The only encoding whose size `http_bodies` can bound.
     headers = {"accept-encoding": "gzip", **spec.headers}
     # Any number of connections: the number of calls is limited elsewhere, and streams stay open for hours.
-    if _is_proxied(httpx2.URL(spec.url)):
+    if is_proxied_address(httpx2.URL(spec.url)):
         kept = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE)
         return httpx2.AsyncClient(headers=headers, timeout=timeout, verify=_ssl_context(), limits=kept)
     transport = KeptConnections(_ssl_context, _IDLE, limits.answer_header_bytes)
     return KeptClient(transport, headers, timeout)
 
 
-def _is_proxied(url: httpx2.URL) -> bool:
+def is_proxied_address(url: httpx2.URL) -> bool:
+    """Whether the environment has a proxy for it."""
     return not getproxies().keys().isdisjoint({url.scheme, "all"}) and not proxy_bypass(url.host)

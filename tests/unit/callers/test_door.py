@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.app import Optimizer
 from mcp_optimizer.callers.credentials import Credentials
 from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.callers.keys import Wanted, new_key
@@ -17,6 +18,8 @@ from mcp_optimizer.callers.known_keys import KnownKeys, opened_keys
 from mcp_optimizer.db.api_keys import StoredKeys
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal, Risk
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.settings import load_settings
 from tests.unit.callers.issuing import ISSUER, RESOURCE, IssuerWeb, token, token_issuer
 
 METADATA = "https://gateway.example/.well-known/oauth-protected-resource/mcp"
@@ -192,3 +195,25 @@ def test_a_token_is_for_the_port_we_listen_on_whatever_the_client_says(
     assert Door(Credentials(None), is_open=True, public_url="https://x/y").resource(scheme, host, port) == (
         "https://x/y/mcp"
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "is_refused"),
+    [
+        ("127.0.0.1", {}, False),
+        ("192.0.2.1", {"allowed_hosts": "gate.example"}, True),
+        ("127.0.0.1", {"allowed_hosts": "gate.example"}, True),
+        ("192.0.2.1", {"public_url": "https://gate.example", "allowed_hosts": "gate.example"}, False),
+    ],
+)
+def test_where_others_reach_it_no_host_header_says_what_tokens_are_for(
+    host: str, options: dict[str, str], is_refused: bool
+) -> None:
+    issuer = {"name": "corp", "issuer": "https://id.example"}
+    given = {"encoder": "none", "database": "none", "token_issuers": [issuer], "require_auth": True, **options}
+    optimizer = Optimizer((), load_settings(given, {}))
+    if not is_refused:
+        assert optimizer.http_app(host)
+        return
+    with pytest.raises(ConfigurationError, match="set public_url"):
+        optimizer.http_app(host)

@@ -104,6 +104,28 @@ async def test_an_address_of_metadata_that_may_not_be_asked_is_passed_over(named
     assert all(request.url.host in ("mcp.example", "login.example") for request in provided.asked)
 
 
+HOST_PLACE = "https://mcp.example/.well-known/oauth-protected-resource"
+
+
+@pytest.mark.parametrize("said", ["https://mcp.example/", "https://mcp.example", "https://mcp.example/mc"])
+async def test_one_server_of_a_host_gets_no_token_for_the_host(said: str) -> None:
+    provided = Provided()
+    provided.answers[f"{HOST_PLACE}/mcp"] = (200, {"resource": said, "authorization_servers": [ISSUER]})
+    with pytest.raises(LoginFailed, match="for another server"):
+        await found(provided)
+    own = "https://mcp.example/mine.json"
+    provided.answers[own] = (200, {"resource": said, "authorization_servers": [ISSUER]})
+    with pytest.raises(LoginFailed, match="for another server"):
+        await found(provided, challenge=Challenge(resource_metadata=own))
+
+
+async def test_what_a_host_says_of_itself_at_its_own_place_holds_for_its_servers() -> None:
+    provided = Provided()
+    provided.answers.pop(f"{HOST_PLACE}/mcp")
+    provided.answers[HOST_PLACE] = (200, {"resource": "https://mcp.example/", "authorization_servers": [ISSUER]})
+    assert (await found(provided)).resource.rstrip("/") == "https://mcp.example"
+
+
 async def test_what_stands_in_the_query_of_a_server_is_told_to_nobody() -> None:
     provided = Provided()
     provided.answers.pop("https://mcp.example/.well-known/oauth-protected-resource/mcp")

@@ -1,0 +1,142 @@
+"""Where requests go that somebody else named: never to this gateway itself, and no nearer than whoever named it.
+
+A server elsewhere has no business with this machine or its network, and one in the network none with this machine. An
+address that the configuration names is the user's own choice. Names are looked up once, and the connection goes to what
+was looked up, so that a name cannot mean something else a moment later. Used by whatever fetches an address that it was
+told; knows no protocol above HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx2
+
+if TYPE_CHECKING:
+    Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses that a name has now; raises OSError."""
+
+_USUAL_PORTS = {"http": 80, "https": 443}
+
+
+class Distance(IntEnum):
+    """How far away an address is."""
+
+    THIS_MACHINE = 0
+    THIS_NETWORK = 1
+    ELSEWHERE = 2
+
+
+class OutOfBounds(Exception):
+    """An address that may not be asked."""
+
+
+async def resolved(host: str, port: int) -> Sequence[str]:
+    """As the system resolves it."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]).partition("%")[0] for *_, address in found]
+
+
+class Outgoing:
+    """Decides whether an address may be asked, and which one a name is."""
+
+    def __init__(self, resolve: Resolve = resolved) -> None:
+        self._resolve = resolve
+        self._own: set[tuple[str, int]] = set()
+
+    def listening(self, host: str, port: int) -> None:
+        """From now on this is an address of ours."""
+        self._own.add((host, port))
+
+    async def place(self, url: str, named_by: str = "", configured: Collection[str] = ()) -> str:
+        """The address to connect to; raises OutOfBounds, or OSError if the name is not known.
+
+        `named_by`: the address of whoever named it; empty if that is the user. `configured`: what the entry names.
+        """
+        host, port = _host_and_port(url)
+        found = [_address(one) for one in await self._resolve(host, port)]
+        if not found:
+            raise OSError("the name has no address")
+        if any(self._is_own(one, port) for one in found):
+            raise OutOfBounds(f"{host}:{port} is an address of this gateway itself")
+        if named_by and origin(url) not in {origin(one) for one in configured}:
+            nearest = min(map(distance, found))
+            if nearest < await self._distance(named_by):
+                where = "this machine" if nearest is Distance.THIS_MACHINE else "this network"
+                raise OutOfBounds(f"it is elsewhere and names an address on {where} ({host})")
+        return str(found[0])
+
+    async def _distance(self, url: str) -> Distance:
+        host, port = _host_and_port(url)
+        try:
+            return min((distance(_address(one)) for one in await self._resolve(host, port)), default=Distance.ELSEWHERE)
+        except OSError:
+            return Distance.ELSEWHERE
+
+    def _is_own(self, address: Address, port: int) -> bool:
+        if not any(port == own for _, own in self._own):
+            return False
+        return distance(address) is Distance.THIS_MACHINE or _is_of_this_machine(address)
+
+
+class Pinned(httpx2.AsyncBaseTransport):
+    """Connects to the address that was looked up, with the name in the certificate and in the Host header."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport | None = None) -> None:
+        self._inner = inner or httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if place := request.extensions.get("place"):
+            request = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=place),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": request.url.host},
+            )
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port."""
+    host, port = _host_and_port(url)
+    return urlsplit(url).scheme.lower(), host.lower(), port
+
+
+def distance(address: Address) -> Distance:
+    """Whatever is neither here nor in a public network counts as this network: what is reserved, too."""
+    if (mapped := getattr(address, "ipv4_mapped", None)) is not None:
+        address = mapped
+    if address.is_loopback or address.is_unspecified:
+        return Distance.THIS_MACHINE
+    return Distance.ELSEWHERE if address.is_global and not address.is_multicast else Distance.THIS_NETWORK
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or _USUAL_PORTS.get(parts.scheme.lower(), 0)
+
+
+def _address(text: str) -> Address:
+    return ipaddress.ip_address(text)
+
+
+def _is_of_this_machine(address: Address) -> bool:
+    """Whether an interface has it: only to such an address can a socket be bound."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as tried:
+        tried.bind((str(address), 0))
+        return True
+    return False

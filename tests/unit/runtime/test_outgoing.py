@@ -1,0 +1,174 @@
+"""Where requests go that somebody else named."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from mcp_optimizer.identity.challenges import Challenge
+from mcp_optimizer.identity.discovery import discovered
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
+from mcp_optimizer.runtime.outgoing import Outgoing, OutOfBounds, Pinned
+from mcp_optimizer.upstream.auth_spec import NO_AUTH
+
+EVERYWHERE = str(ipaddress.IPv4Address(0))
+PUBLIC, PRIVATE, HERE = "93.184.216.34", "10.1.2.3", "127.0.0.1"
+NAMES: dict[str, Sequence[str]] = {
+    "public.example": [PUBLIC],
+    "inside.example": [PRIVATE],
+    "here.example": [HERE],
+    "two.example": [PUBLIC, HERE],
+    "metadata.example": ["169.254.169.254"],
+    "shared.example": ["100.64.0.1"],
+    "mapped.example": ["::ffff:127.0.0.1"],
+    "six.example": ["fd00::1"],
+    "zero.example": [EVERYWHERE],
+}
+
+
+def outgoing(names: Mapping[str, Sequence[str]] = NAMES) -> Outgoing:
+    async def resolve(host: str, _port: int) -> Sequence[str]:
+        return names.get(host, [host])
+
+    return Outgoing(resolve)
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["here", "inside", "two", "metadata", "shared", "mapped", "six", "zero"],
+)
+async def test_a_server_elsewhere_names_nothing_here_or_in_this_network(named: str) -> None:
+    with pytest.raises(OutOfBounds, match="names an address on this"):
+        await outgoing().place(f"https://{named}.example/token", "https://public.example/mcp")
+
+
+@pytest.mark.parametrize("literal", ["127.0.0.1", "127.8.9.10", "[::1]", "10.0.0.1", "192.168.1.1", "[fe80::1]"])
+async def test_an_address_in_digits_is_judged_like_a_name(literal: str) -> None:
+    with pytest.raises(OutOfBounds):
+        await outgoing({literal.strip("[]"): [literal.strip("[]")], "public.example": [PUBLIC]}).place(
+            f"https://{literal}/token", "https://public.example/mcp"
+        )
+
+
+async def test_a_server_in_this_network_names_others_in_it_and_nothing_on_this_machine() -> None:
+    asked = outgoing()
+    assert await asked.place("https://shared.example/token", "https://inside.example/mcp") == "100.64.0.1"
+    assert await asked.place("https://public.example/token", "https://inside.example/mcp") == PUBLIC
+    with pytest.raises(OutOfBounds, match="on this machine"):
+        await asked.place("https://here.example/token", "https://inside.example/mcp")
+
+
+async def test_what_the_entry_names_may_be_anywhere() -> None:
+    named = ("https://public.example/mcp", "https://inside.example")
+    assert await outgoing().place("https://inside.example/token", named[0], named) == PRIVATE
+    with pytest.raises(OutOfBounds):
+        # Another port is another address.
+        await outgoing().place("https://inside.example:8443/token", named[0], named)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost.example", "127.0.0.5", "::1", EVERYWHERE])
+@pytest.mark.parametrize("listens", ["127.0.0.1", EVERYWHERE, "::"])
+async def test_nothing_leads_to_the_gateway_itself(host: str, listens: str) -> None:
+    asked = outgoing({"localhost.example": [HERE]})
+    asked.listening(listens, 8000)
+    shown = f"[{host}]" if ":" in host else host
+    for named_by in ("", "http://127.0.0.1:3000/mcp"):
+        with pytest.raises(OutOfBounds, match="this gateway itself"):
+            await asked.place(f"http://{shown}:8000/trust/bank/reset", named_by, ("http://127.0.0.1:8000",))
+    assert await asked.place(f"http://{shown}:3000/token", "http://127.0.0.1:3000/mcp")
+
+
+async def test_a_name_is_looked_up_once_and_that_is_where_the_connection_goes() -> None:
+    answers = iter([[HERE], ["192.0.2.1"], ["192.0.2.1"]])
+
+    async def changing(_host: str, _port: int) -> Sequence[str]:
+        return next(answers)
+
+    async with listener() as (port, heard):
+        web = Web(outgoing=Outgoing(changing))
+        reply = await web.get(f"http://rebound.localhost:{port}/keys")
+        assert reply.status == 200
+        assert f"Host: rebound.localhost:{port}".lower() in heard[0].lower()
+        await web.close()
+
+
+async def test_a_certificate_is_checked_for_the_name_and_not_for_the_address() -> None:
+    seen: list[httpx2.Request] = []
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        return httpx2.Response(200)
+
+    async with httpx2.AsyncClient(transport=Pinned(httpx2.MockTransport(answer))) as client:
+        await client.get("https://login.example/x", extensions={"place": PUBLIC})
+    [request] = seen
+    assert (request.url.host, request.extensions["sni_hostname"]) == (PUBLIC, "login.example")
+    assert request.headers["host"] == "login.example"
+
+
+async def test_metadata_of_a_server_on_this_machine_drive_nothing_else_on_it() -> None:
+    """A token endpoint at another port: what listens there never said that it takes part in logins."""
+    async with listener() as (victim, heard), listener() as (server, _):
+        home = f"http://127.0.0.1:{server}"
+        metadata = {
+            "issuer": home,
+            "authorization_endpoint": f"{home}/authorize",
+            "token_endpoint": f"http://127.0.0.1:{victim}/trust/bank/reset",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+        }
+        answers = {
+            f"{home}/.well-known/oauth-protected-resource/mcp": {
+                "resource": f"{home}/mcp",
+                "authorization_servers": [home],
+            },
+            f"{home}/.well-known/oauth-authorization-server": metadata,
+        }
+
+        def answer(request: httpx2.Request) -> httpx2.Response:
+            found = answers.get(str(request.url))
+            return httpx2.Response(200 if found else 404, content=_sent(json.dumps(found or {}).encode()))
+
+        web = Web(httpx2.MockTransport(answer))
+        with pytest.raises(LoginFailed, match="another address on this machine"):
+            await discovered(f"{home}/mcp", NO_AUTH, Challenge(), web)
+        assert heard == []
+
+
+async def test_a_login_that_names_the_gateway_itself_sends_nothing() -> None:
+    async with listener() as (port, heard):
+        asked = Outgoing()
+        asked.listening("127.0.0.1", port)
+        web = Web(outgoing=asked).named_by(f"http://127.0.0.1:{port}/mcp")
+        for url in (f"http://127.0.0.1:{port}/callers/new", f"http://localhost:{port}/callers/new"):
+            with pytest.raises((LoginFailed, Unanswered)):
+                await web.post_form(url, {"grant_type": "authorization_code", "role": "manage"})
+        assert heard == []
+        await web.close()
+
+
+async def _sent(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+@asynccontextmanager
+async def listener() -> AsyncIterator[tuple[int, list[str]]]:
+    """Something that listens on this machine, and the requests it got."""
+    heard: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], heard
+    finally:
+        server.close()
