@@ -221,7 +221,15 @@ class Limits(BaseModel):
         "gateway skips the check and leaves it to the server.",
     )
     query: int = Field(
-        default=10_000, ge=100, description="Characters of a request to find_tool. A longer one is refused."
+        default=10_000,
+        ge=100,
+        description="Characters of a request to find_tool. A longer one is refused. Tools are found by its beginning: "
+        "384 words, 2,000 characters.",
+    )
+    waiting_searches: int = Field(
+        default=200,
+        ge=1,
+        description="Searches of one caller that wait for their turn. Further ones are refused until some are done.",
     )
     reply_tokens: int = Field(
         default=10_000,
