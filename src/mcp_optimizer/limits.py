@@ -144,7 +144,10 @@ class Limits(BaseModel):
         description="Notifications waiting for one client or one server. Beyond that, the oldest are dropped.",
     )
     sessions: int = Field(
-        default=10_000, ge=1, description="Open sessions of HTTP clients. Further clients are told to try again later."
+        default=10_000,
+        ge=1,
+        description="Open sessions of HTTP clients. Beyond them, the caller who has most loses one, best one that is "
+        "not in use, to a caller who has fewer; anybody else is told to try again later.",
     )
     tools: int = Field(
         default=20_000,
