@@ -27,7 +27,7 @@ MOST = 6
 class Named(Credentials):
     """Whoever shows a name is who they say."""
 
-    async def of_bearer(self, text: str, resource: str) -> Principal:
+    async def of_bearer(self, text: str, resource: str, address: str = "") -> Principal:
         return Principal(text, f"key:{text}")
 
 
