@@ -144,7 +144,10 @@ class Limits(BaseModel):
         description="Notifications waiting for one client or one server. Beyond that, the oldest are dropped.",
     )
     sessions: int = Field(
-        default=10_000, ge=1, description="Open sessions of HTTP clients. Further clients are told to try again later."
+        default=10_000,
+        ge=1,
+        description="Open sessions of HTTP clients. Beyond them, the caller who has most loses one, best one that is "
+        "not in use, to a caller who has fewer; anybody else is told to try again later.",
     )
     tools: int = Field(
         default=20_000,
@@ -221,7 +224,15 @@ class Limits(BaseModel):
         "gateway skips the check and leaves it to the server.",
     )
     query: int = Field(
-        default=10_000, ge=100, description="Characters of a request to find_tool. A longer one is refused."
+        default=10_000,
+        ge=100,
+        description="Characters of a request to find_tool. A longer one is refused. Tools are found by its beginning: "
+        "384 words, 2,000 characters.",
+    )
+    waiting_searches: int = Field(
+        default=200,
+        ge=1,
+        description="Searches of one caller that wait for their turn. Further ones are refused until some are done.",
     )
     reply_tokens: int = Field(
         default=10_000,

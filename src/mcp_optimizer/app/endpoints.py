@@ -96,6 +96,6 @@ def _check_audiences(issuers: Sequence[TokenIssuer]) -> None:
     for issuer in issuers:
         if not issuer.audience:
             raise ConfigurationError(
-                f"Others reach this gateway, and it is not known what tokens of {issuer.name} are for: set public_url to "
-                "the address that clients use, or `audience` of the issuer."
+                f"Others reach this gateway, and it is not known what tokens of {issuer.name} are for: set "
+                "public_url to the address that clients use, or `audience` of the issuer."
             )

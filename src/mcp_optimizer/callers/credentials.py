@@ -16,9 +16,9 @@ _UNKNOWN_ISSUER = "The token is of an issuer that is not accepted here."
 
 
 class TokenVerifier(Protocol):
-    """Verifies the tokens of one issuer; raises Rejected, ScopesMissing or CannotVerify."""
+    """Verifies the tokens of one issuer; raises Rejected, ScopesMissing or CannotVerify. `address`: who shows one."""
 
-    async def principal(self, token: str, resource: str) -> Principal: ...
+    async def principal(self, token: str, resource: str, address: str = "", /) -> Principal: ...
     async def close(self) -> None: ...
 
 
@@ -72,8 +72,8 @@ class Credentials:
             raise Rejected(_NO_KEYS)
         return await self._keys.holder(key_id)
 
-    async def of_bearer(self, text: str, resource: str) -> Principal:
-        """Whose key or token this is; raises Rejected, ScopesMissing or CannotVerify."""
+    async def of_bearer(self, text: str, resource: str, address: str = "") -> Principal:
+        """Whose key or token this is; raises Rejected, ScopesMissing or CannotVerify. `address`: who shows it."""
         if text.startswith(PREFIX):
             # Also if it is no good: nobody else is shown a key.
             return await self.of_key(text)
@@ -85,7 +85,7 @@ class Credentials:
         verifier = self._verifiers.get(issuer) if issuer is not None else None
         if verifier is None:
             raise Rejected(_UNKNOWN_ISSUER)
-        return await verifier.principal(text, resource)
+        return await verifier.principal(text, resource, address)
 
     def scopes_for(self, principal: Principal, risk: Risk) -> tuple[str, ...]:
         """The scopes that this caller needs for a tool of this class; none, if it has no token."""

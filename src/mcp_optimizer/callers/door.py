@@ -97,8 +97,8 @@ class Door:
         """Whether whoever sent these header fields is ANYONE, without a further look."""
         return self._is_open and _AUTHORIZATION not in fields and _API_KEY not in fields
 
-    async def admit(self, headers: Iterable[tuple[bytes, bytes]], resource: str) -> Principal:
-        """Who sent a request with these headers; raises Denied."""
+    async def admit(self, headers: Iterable[tuple[bytes, bytes]], resource: str, address: str = "") -> Principal:
+        """Who sent a request with these headers, from this address if it is known; raises Denied."""
         given = [(name, value) for name, value in headers if name in (_AUTHORIZATION, _API_KEY)]
         if not given and self._is_open:
             return ANYONE
@@ -108,7 +108,7 @@ class Door:
             raise Denied(400, "invalid_request", "Send one credential, in one header.")
         name, value = given[0]
         try:
-            return await self._verified(name, value, resource)
+            return await self._verified(name, value, resource, address)
         except Rejected as rejected:
             told = str(rejected)
             raise Denied(401, "invalid_token", told, self._challenge(resource, "invalid_token", told)) from None
@@ -142,7 +142,7 @@ class Door:
             "resource_name": "mcp-optimizer",
         }
 
-    async def _verified(self, name: bytes, value: bytes, resource: str) -> Principal:
+    async def _verified(self, name: bytes, value: bytes, resource: str, address: str) -> Principal:
         text = value.decode("latin-1")
         if name == _AUTHORIZATION:
             scheme, _, text = text.partition(" ")
@@ -153,7 +153,7 @@ class Door:
             raise Rejected("The credential cannot be read.")
         if name == _API_KEY:
             return await self._credentials.of_key(text)
-        return await self._credentials.of_bearer(text, resource)
+        return await self._credentials.of_bearer(text, resource, address)
 
     def _step_up(self, scopes: Sequence[str], resource: str) -> Denied:
         told = "The token lacks scopes that this needs."

@@ -1,5 +1,8 @@
 """Asks an issuer about its tokens (RFC 7662). Answers are remembered for a short time, and asked for once at a time.
 
+Anybody can make up tokens, and each is a question to the issuer. So tokens that were good lately have places of their
+own, which no made-up one can take, and of the others no address takes all.
+
 Loaded only where the settings name an introspection endpoint. What is shown to the endpoint is nobody else's key: the
 door sends no API keys here.
 """
@@ -10,6 +13,7 @@ import asyncio
 import base64
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -28,8 +32,13 @@ _REMEMBERED = 60.0
 _REMEMBERED_BAD = 5.0
 """Seconds for which a good and a bad answer count."""
 
+_KNOWN = 3_600.0
+"""Seconds for which a token that was good has a place among those."""
+
 _AT_ONCE = 64
-"""Questions under way. Whoever comes then is told to try again: a flood of made-up tokens must not become one there."""
+"""Questions under way about tokens that were good, and as many about others. Whoever comes then is told to try again: a
+flood of made-up tokens must not become one there.
+"""
 
 _WARNED = 60.0
 
@@ -44,6 +53,27 @@ class _Refusal(NamedTuple):
         return ScopesMissing(self.scopes) if self.scopes else Rejected(self.reason)
 
 
+class _Places:
+    """Questions under way, and who has how many. Nobody takes more than half of what is left by others."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._taken: Counter[str] = Counter()
+
+    def take(self, who: str) -> bool:
+        if self._taken[who] >= self._free:
+            return False
+        self._free -= 1
+        self._taken[who] += 1
+        return True
+
+    def leave(self, who: str) -> None:
+        self._free += 1
+        self._taken[who] -= 1
+        if not self._taken[who]:
+            del self._taken[who]
+
+
 class Introspection:
     """The tokens of one issuer, by its own word."""
 
@@ -51,18 +81,22 @@ class Introspection:
         self._issuer = issuer
         self._web = web
         self._clock = clock
-        self._recent: Recent[Principal | _Refusal] = Recent(clock)
+        # Apart, so that no number of bad tokens makes a good one be forgotten.
+        self._good: Recent[Principal] = Recent(clock)
+        self._bad: Recent[_Refusal] = Recent(clock)
+        self._holders: Recent[str] = Recent(clock)
+        self._of_known, self._of_others = _Places(_AT_ONCE), _Places(_AT_ONCE)
         self._under_way: dict[bytes, asyncio.Task[Principal | _Refusal]] = {}
         self._asking = BackgroundTasks(logger, "Cannot ask about a token", expected=(CannotVerify,))
         self._warned_at = float("-inf")
 
-    async def principal(self, token: str, resource: str) -> Principal:
-        """Whose token this is; raises Rejected, ScopesMissing or CannotVerify."""
+    async def principal(self, token: str, resource: str, address: str = "") -> Principal:
+        """Whose token this is; raises Rejected, ScopesMissing or CannotVerify. `address`: who shows it, if known."""
         audience = self._issuer.audience or resource
         key = hash_of(token, audience)
-        found = self._recent.get(key)
+        found = self._good.get(key) or self._bad.get(key)
         if found is None:
-            found = await asyncio.shield(self._flight(key, token, audience))
+            found = await asyncio.shield(self._flight(key, token, audience, address))
         if isinstance(found, Principal):
             return found
         raise found.as_error()
@@ -70,26 +104,39 @@ class Introspection:
     async def close(self) -> None:
         await self._asking.close()
 
-    def _flight(self, key: bytes, token: str, audience: str) -> asyncio.Task[Principal | _Refusal]:
-        if (flight := self._under_way.get(key)) is None:
-            if len(self._under_way) >= _AT_ONCE:
-                raise CannotVerify("Too many tokens are being asked about. Try again shortly.")
-            flight = self._under_way[key] = self._asking.spawn(self._ask(key, token, audience))
-            flight.add_done_callback(lambda _: self._under_way.pop(key, None))
+    def _flight(self, key: bytes, token: str, audience: str, address: str) -> asyncio.Task[Principal | _Refusal]:
+        if (flight := self._under_way.get(key)) is not None:
+            return flight
+        holder = self._holders.get(key)
+        places, who = (self._of_others, address) if holder is None else (self._of_known, holder)
+        if not places.take(who):
+            raise CannotVerify("Too many tokens are being asked about. Try again shortly.")
+
+        def landed(_flight: object) -> None:
+            del self._under_way[key]
+            places.leave(who)
+
+        flight = self._under_way[key] = self._asking.spawn(self._ask(key, token, audience))
+        flight.add_done_callback(landed)
         return flight
 
     async def _ask(self, key: bytes, token: str, audience: str) -> Principal | _Refusal:
         claims = await self._claims(token)
-        found: Principal | _Refusal
         try:
             seconds = min(_REMEMBERED, self._checked(claims, audience) - time.time())
             found = principal_of(claims, self._issuer)
         except Rejected as refusal:
-            found, seconds = _Refusal(str(refusal)), _REMEMBERED_BAD
+            return self._refused(key, _Refusal(str(refusal)))
         except ScopesMissing as refusal:
-            found, seconds = _Refusal(str(refusal), refusal.scopes), _REMEMBERED_BAD
-        self._recent.put(key, found, seconds)
+            return self._refused(key, _Refusal(str(refusal), refusal.scopes))
+        self._good.put(key, found, seconds)
+        self._holders.put(key, found.id, _KNOWN)
         return found
+
+    def _refused(self, key: bytes, refusal: _Refusal) -> _Refusal:
+        self._bad.put(key, refusal, _REMEMBERED_BAD)
+        self._holders.forget(key)
+        return refusal
 
     def _checked(self, claims: Mapping[str, Any], audience: str) -> float:
         """When the token ends; raises Rejected if it is no good for us."""

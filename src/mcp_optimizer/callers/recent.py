@@ -42,6 +42,9 @@ class Recent(Generic[Finding]):
         while len(self._found) > self._most:
             self._found.popitem(last=False)
 
+    def forget(self, key: bytes) -> None:
+        self._found.pop(key, None)
+
 
 def hash_of(*parts: str) -> bytes:
     """One hash of several texts. Their lengths are part of it, so that no two lists of texts have the same."""

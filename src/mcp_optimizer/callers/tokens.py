@@ -44,7 +44,7 @@ class SignedTokens:
         self._keys = keys
         self._recent: Recent[tuple[Principal, float]] = Recent()
 
-    async def principal(self, token: str, resource: str) -> Principal:
+    async def principal(self, token: str, resource: str, _address: str = "") -> Principal:
         """Whose token this is; raises Rejected, ScopesMissing or CannotVerify."""
         audience = self._issuer.audience or resource
         key = hash_of(token, audience)

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_optimizer.catalog.forms import Detail, ToolForms
@@ -142,10 +143,8 @@ class Answers:
         gateway = self._of.gateway
         # Made here, in the event loop, because the thread below must find it made.
         await gateway.seen_by(_COMMAND_LINE)
-        found = await asyncio.to_thread(
-            gateway.find, request.query, request.keywords, request.limit, self._of.detail, _COMMAND_LINE
-        )
-        return found_facts(found)
+        wanted = (request.query, request.keywords, request.limit, self._of.detail, _COMMAND_LINE)
+        return found_facts(await gateway.in_turn(_COMMAND_LINE, partial(gateway.find, *wanted)))
 
     def _tools(self, request: requests.ToolsRequest) -> list[dict[str, Any]]:
         if request.server is not None and request.server not in self._of.gateway.snapshot.states:

@@ -133,7 +133,7 @@ class Reception:
         _, port = request.scope.get("server") or ("", None)
         resource = self._door.resource(_scheme(request), request.headers.get("host", ""), port)
         try:
-            return await self._door.admit(given, resource)
+            return await self._door.admit(given, resource, request.client.host if request.client is not None else "")
         except Denied as denied:
             is_wrong = denied.status in (400, 401)
             refused = NotAdmitted(denied.status, denied.description, is_wrong=is_wrong)

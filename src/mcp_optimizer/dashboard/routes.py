@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,10 @@ from mcp_optimizer.dashboard.parts import message_page, page_number
 from mcp_optimizer.dashboard.search_page import SearchPage, search_page
 from mcp_optimizer.dashboard.search_values import Finding, found_page
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, ToolKey
-from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.troubles import troubles
@@ -214,8 +217,18 @@ class Dashboard:
         query, sources = request.query_params.get("q", "").strip()[:_LONGEST_QUERY], self._sources
         values = SearchPage(sources.version, query)
         if query:
-            values = await asyncio.to_thread(found_page, sources.gateway, sources.find, sources.version, query)
+            values = await self._found(query, visitor_of(request).principal)
         return HTMLResponse(search_page(values, visitor_of(request)))
+
+    async def _found(self, query: str, principal: Principal) -> SearchPage:
+        """A search like any other: counted for whoever looks, and in their turn."""
+        sources, caller = self._sources, Caller("dashboard", f"dashboard {principal.id}", principal=principal)
+        try:
+            sources.gateway.permissions.take_turn(caller)
+            look = partial(found_page, sources.gateway, sources.find, sources.version, query)
+            return await sources.gateway.in_turn(caller, look)
+        except OptimizerError as error:
+            return SearchPage(sources.version, query, problem=str(error))
 
 
 _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.SCHEMA), ("Signature", Detail.SIGNATURE))

@@ -38,7 +38,7 @@ from mcp_optimizer.dashboard.trial_values import arguments_of, entered_for, read
 from mcp_optimizer.dashboard.visitor import visitor_of
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Risk
-from mcp_optimizer.errors import InvalidArguments, OptimizerError
+from mcp_optimizer.errors import InvalidArguments, OptimizerError, TooManyCalls
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
@@ -125,8 +125,11 @@ class TrialRoutes:
         caller = _caller(request)
         try:
             begin = int(offset) if offset.isdecimal() and len(offset) < 16 else 0
+            self._sources.gateway.permissions.take_turn(caller)
             found = await self._sources.gateway.results.read(result_id, caller, offset=begin)
             outcome = await asyncio.to_thread(outcome_of, found)
+        except TooManyCalls as error:
+            return self._message("Not now", str(error), 429, request)
         except OptimizerError as error:
             return self._message("There is no more", str(error), 404, request)
         return HTMLResponse(more_page(outcome, self._sources.version, visitor_of(request)))

@@ -29,7 +29,8 @@ class SharingSettings(BaseModel):
     calls_per_minute: int = Field(
         default=0,
         ge=0,
-        description="Calls that each caller may make in a minute, on average; as many may come at once. 0: no limit.",
+        description="Calls and searches that each caller may make in a minute, on average; as many may come at once. "
+        "0: no limit.",
     )
     split_calls: bool = Field(
         default=False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
@@ -23,6 +24,7 @@ from mcp_optimizer.gateway.reply_text import TextSources, reply_text
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.search.engine import Hit, Prior
 from mcp_optimizer.search.several import Several, several
+from mcp_optimizer.search.tooltext import keywords_read, request_read
 from mcp_optimizer.search.words import name_key, terms
 
 _AROUND = 500
@@ -50,7 +52,7 @@ _CERTAIN = 0.9
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked for: the request, further words, how many tools, and in which form."""
+    """What is asked for: the request, further words, how many tools, and in which form. Made by `Finder.query`."""
 
     tool_description: str
     tool_keywords: str = ""
@@ -60,6 +62,19 @@ class Query:
     @property
     def text(self) -> str:
         return f"{self.tool_description} {self.tool_keywords}"
+
+    @cached_property
+    def several(self) -> Several | None:
+        """The actions that are looked for one by one; None if it is one. Whoever asks for fewer tools than actions gets
+        the best for the whole.
+        """
+        asked = several(self.tool_description)
+        return None if asked is None or (self.limit is not None and len(asked.parts) > self.limit) else asked
+
+    @property
+    def searches(self) -> int:
+        """How many searches it costs: one for each action."""
+        return len(self.several.parts) if self.several is not None else 1
 
     def names(self, tool: CatalogTool) -> bool:
         """Whether the request is nothing but names of tools, this one among them: "create card" is a request like any
@@ -112,6 +127,19 @@ class Finder:
         self._find_tokens = find_tokens
         self._says_savings = says_savings
 
+    def query(self, description: str, keywords: str, limit: int | None, detail: Detail) -> Query:
+        """What is read of a request; raises InvalidRequest if it cannot be searched for."""
+        if detail is Detail.PYTHON and self._stubs is None:
+            raise InvalidRequest('detail="python" is for scripts, which are off here. Leave detail out.')
+        if limit is not None and limit < 1:
+            raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
+        length = len(description) + len(keywords)
+        if length > (longest := self._limits.query):
+            raise InvalidRequest(
+                f"The request is too long: {length:,} characters, maximum {longest:,}. Describe one action."
+            )
+        return Query(request_read(description), keywords_read(keywords), limit, detail)
+
     def find(self, snapshot: Snapshot, query: Query, seen: Seen | None = None) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers, and the reply's
         text with its cost.
@@ -121,11 +149,11 @@ class Finder:
         return self.counted(self._found(snapshot, query, seen))
 
     def _found(self, snapshot: Snapshot, query: Query, seen: Seen | None) -> FoundTools:
-        limit = self._checked_limit(query)
+        limit = self._most(query)
         room = self._limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
         hits, further = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
-        asked = several(query.tool_description)
+        asked = query.several
         parts = self._parts(snapshot, query, asked, hits) if asked is not None else []
         if parts:
             most = max(limit, _OF_A_PART * len(parts)) if query.limit is None else limit
@@ -152,7 +180,7 @@ class Finder:
 
     def is_likely_to_find(self, snapshot: Snapshot, query: Query) -> bool:
         """Whether the best tool for a request is likely to be meant."""
-        limit = self._checked_limit(query)
+        limit = self._most(query)
         hits, _ = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, _OF_A_PART))
         return _is_likely(hits)
 
@@ -161,18 +189,8 @@ class Finder:
         text = found.text or json_text(found)
         return replace(found, text=text, reply_tokens=self._count(text))
 
-    def _checked_limit(self, query: Query) -> int:
-        if query.detail is Detail.PYTHON and self._stubs is None:
-            raise InvalidRequest('detail="python" is for scripts, which are off here. Leave detail out.')
-        limit = self._find_limit if query.limit is None else query.limit
-        if limit < 1:
-            raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
-        length = len(query.tool_description) + len(query.tool_keywords)
-        if length > (longest := self._limits.query):
-            raise InvalidRequest(
-                f"The request is too long: {length:,} characters, maximum {longest:,}. Describe one action."
-            )
-        return limit
+    def _most(self, query: Query) -> int:
+        return self._find_limit if query.limit is None else query.limit
 
     def _searched(
         self, snapshot: Snapshot, description: str, keywords: str, limit: int
@@ -191,12 +209,7 @@ class Finder:
         return lambda positions: use.prior(asked, [tool.key for at in positions if (tool := snapshot.tools[at])])
 
     def _parts(self, snapshot: Snapshot, query: Query, asked: Several, whole: _Hits) -> list[tuple[str, _Hits]]:
-        """The parts of a request for several actions, each with its tools; none if it is one request.
-
-        Whoever asks for fewer tools than actions gets the best for the whole.
-        """
-        if query.limit is not None and len(asked.parts) > query.limit:
-            return []
+        """The parts of a request for several actions, each with its tools; none if it is one request."""
         keywords = query.tool_keywords
         parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART)[0]) for part in asked.parts]
         clear = [hits[0][0].server if _is_likely(hits) and _says_enough(part) else "" for part, hits in parts]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic_core
 
@@ -39,12 +39,13 @@ from mcp_optimizer.errors import (
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments, takes_long
 from mcp_optimizer.gateway.built_in import BuiltInServers
-from mcp_optimizer.gateway.conversations import SeenByCaller
+from mcp_optimizer.gateway.conversations import Seen, SeenByCaller
 from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.python_text import Stubs
+from mcp_optimizer.gateway.searching import SearchTurns
 from mcp_optimizer.gateway.starting import StartingServers
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.largejson.text import compact
@@ -62,6 +63,8 @@ TOOL_META_KEY = "mcp-optimizer/tool"
 
 SCORES_META_KEY = "mcp-optimizer/scores"
 """The `_meta` key for the scores in a find_tool reply; in `_meta` they cost the model nothing."""
+
+T = TypeVar("T")
 
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
@@ -104,6 +107,7 @@ class Gateway:
         stubs = stubs and stubs.but_not_of(self.built_in.has)
         counting = (forms, results.count_or_most, find_limit, find_tokens, limits)
         self._finder = Finder(*counting, use, self.shape, stubs, says_savings=says_savings)
+        self._turns = SearchTurns(limits.waiting_searches)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
         self.permissions = permissions or Permissions(Views(Policy()))
@@ -132,10 +136,11 @@ class Gateway:
         detail: Detail = Detail.FULL,
         caller: Caller = LOCAL,
     ) -> FoundTools:
-        """The few tools that fit a request, with exact savings against all tools of running servers."""
-        query = Query(tool_description, tool_keywords, limit, detail)
-        view = self.permissions.views.of(self._catalog.snapshot, caller)
-        return self._finder.find(view, query)
+        """The few tools that fit a request, with exact savings against all tools of running servers. At once, and not
+        counted: for programs of one user; see `search`.
+        """
+        query = self._finder.query(tool_description, tool_keywords, limit, detail)
+        return self._find(self._catalog.snapshot, caller, query)
 
     async def search(
         self,
@@ -147,17 +152,16 @@ class Gateway:
         *,
         is_conversation: bool = False,
     ) -> FoundTools:
-        """`find` in a thread. If the only tool found is too large for the reply, its complete definition is kept for
-        read_result.
+        """`find` when it is the caller's turn, counted as one call for each action that is asked for. If the only tool
+        found is too large for the reply, its complete definition is kept for read_result.
 
         `is_conversation`: this caller is one conversation, in which nothing needs to be shown twice.
         """
-        query = Query(tool_description, tool_keywords, limit, detail)
+        query = self._finder.query(tool_description, tool_keywords, limit, detail)
+        self.permissions.take_turn(caller, query.searches)
         seen = self._conversations.of(caller.conversation) if is_conversation else None
-        # Embedding the request takes milliseconds that other calls need not wait for.
-        await self._starting.wait(partial(self.seen_by, caller), partial(self._has_likely, query))
-        view = await self.seen_by(caller)
-        found = await asyncio.to_thread(self._finder.find, view, query, seen)
+        await self._starting.wait(partial(self.seen_by, caller), partial(self._has_likely, query, caller))
+        found = await self.in_turn(caller, partial(self._find, self._catalog.snapshot, caller, query, seen))
         if self._use is not None:
             self._use.searched(caller.conversation, terms(query.text), [hit.tool.key for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
@@ -165,6 +169,15 @@ class Gateway:
             found = replace(found, whole_id=await self.results.keep(whole, caller), text="")
             return await asyncio.to_thread(self._finder.counted, found)
         return found
+
+    async def in_turn(self, caller: Caller, search: Callable[[], T]) -> T:
+        """What a search finds, in a thread, when it is the caller's turn: embedding a request takes milliseconds that
+        nobody else should wait for.
+        """
+        return await self._turns.run(caller.principal.id, search)
+
+    def _find(self, snapshot: Snapshot, caller: Caller, query: Query, seen: Seen | None = None) -> FoundTools:
+        return self._finder.find(self.permissions.views.of(snapshot, caller), query, seen)
 
     def list_tools(self, server: str | None = None, offset: int = 0, caller: Caller = LOCAL) -> ToolListPage:
         """All tools of running servers that the caller may call, or of one server, page by page."""
@@ -264,9 +277,11 @@ class Gateway:
             call = Call(server, name, arguments=arguments or {}, is_whole=True, input_schema=schema)
             return record.result(await self.results.described(of_a_tool(result), started, call))
 
-    async def _has_likely(self, query: Query, view: Snapshot) -> bool:
+    async def _has_likely(self, query: Query, caller: Caller, view: Snapshot) -> bool:
         """Whether a search finds a tool that is likely to be meant."""
-        return not view.encoder_is_loading and await asyncio.to_thread(self._finder.is_likely_to_find, view, query)
+        if view.encoder_is_loading:
+            return False
+        return await self.in_turn(caller, partial(self._finder.is_likely_to_find, view, query))
 
     async def _resolved(self, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
         """The tool that a name means; waits for its server if that has just begun to start."""

@@ -61,9 +61,9 @@ class Permissions:
         """What a person agreed to was about a server that is not there any more."""
         self._approvals.forget_server(server)
 
-    def take_turn(self, caller: Caller) -> None:
-        """Count a request of this caller; raises TooManyCalls."""
-        self._rates.check(caller.principal)
+    def take_turn(self, caller: Caller, calls: int = 1) -> None:
+        """Count a request of this caller as so many calls; raises TooManyCalls."""
+        self._rates.check(caller.principal, calls)
 
     async def resolve(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
         """The one tool that a name means for a caller; else why there is none, or why it may not be called."""

@@ -34,9 +34,13 @@ class StartingServers:
         waited = False
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
+                before = self._catalog.snapshot
                 while _is_beginning(seen := await view()) and not await is_enough(seen):
                     waited = True
-                    await self._catalog.changed()
+                    # What arrived while this one was looked through would not be told again.
+                    if self._catalog.snapshot is before:
+                        await self._catalog.changed()
+                    before = self._catalog.snapshot
         return waited
 
 

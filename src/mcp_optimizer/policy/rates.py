@@ -1,6 +1,7 @@
 """How often a caller may call. Asked by the gateway before each call; knows nothing of what is called.
 
-Each caller has a bucket that holds a minute's calls and fills steadily. So a burst passes, and the rate holds.
+Each caller has a bucket that holds a minute's calls and fills steadily. So a burst passes, and the rate holds. What
+costs as much as several calls needs one that is left, and the others are owed: so any rate permits everything, in time.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ class _Bucket:
         self._left = left
         self._at = now
 
-    def take(self, limit: int, now: float) -> float | None:
+    def take(self, limit: int, now: float, calls: int) -> float | None:
         self._left = min(limit, self._left + (now - self._at) * limit / _MINUTE)
         self._at = now
         if self._left < 1:
             return (1 - self._left) * _MINUTE / limit
-        self._left -= 1
+        self._left -= calls
         return None
 
 
@@ -53,18 +54,18 @@ class Rates:
         own = principal.calls_per_minute
         return self._per_minute if own is None else own
 
-    def take(self, principal: Principal) -> float | None:
-        """Count one call: None if it may be made, else the seconds until the next one may. A refusal costs nothing."""
+    def take(self, principal: Principal, calls: int = 1) -> float | None:
+        """Count calls: None if they may be made, else the seconds until the next one may. A refusal costs nothing."""
         limit = self.limit_of(principal)
-        return self._take(principal, limit) if limit > 0 else None
+        return self._take(principal, limit, calls) if limit > 0 else None
 
-    def check(self, principal: Principal) -> None:
-        """Count one call, or raise `TooManyCalls`."""
+    def check(self, principal: Principal, calls: int = 1) -> None:
+        """Count calls, or raise `TooManyCalls`."""
         limit = self.limit_of(principal)
-        if limit > 0 and (wait := self._take(principal, limit)) is not None:
+        if limit > 0 and (wait := self._take(principal, limit, calls)) is not None:
             raise TooManyCalls(limit, wait)
 
-    def _take(self, principal: Principal, limit: int) -> float | None:
+    def _take(self, principal: Principal, limit: int, calls: int) -> float | None:
         now = self._clock()
         bucket = self._buckets.get(principal.id)
         if bucket is None:
@@ -73,4 +74,4 @@ class Rates:
                 # Whoever has not called for longest has most likely a full bucket, which is as good as none.
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(principal.id)
-        return bucket.take(limit, now)
+        return bucket.take(limit, now, calls)

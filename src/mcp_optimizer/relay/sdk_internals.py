@@ -7,7 +7,9 @@ here is checked by `tests/contract/test_sdk_internals.py`, and `pyproject.toml` 
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
@@ -30,6 +32,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_optimizer.relay.sdk_calls import CallChain, SessionCalls
 from mcp_optimizer.relay.sdk_streams import OpenTransport
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
 
 Events = TypeVar("Events", bound=EventStore)
 
@@ -80,6 +85,11 @@ def _is_idle(transport: StreamableHTTPServerTransport) -> bool:
     return scope is not None and scope.deadline != math.inf
 
 
+def _caller_of(owner: AuthorizationContext | None) -> str | None:
+    """Whose session it is; None for everybody who is not known."""
+    return owner["client_id"] if owner is not None else None
+
+
 class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
     """The SDK's sessions over HTTP, behind a gate of our own, each with a store of events and an id of our own."""
 
@@ -89,6 +99,7 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         self.asgi_app = gate(self._handle_request)  # type: ignore[assignment]
         self._name: ContextVar[str] = ContextVar("session", default="")
         self._calls: dict[str, SessionCalls] = {}
+        self._dismissing = BackgroundTasks(logger, "A session that was ended to make room is still open")
 
     def __len__(self) -> int:
         """How many sessions are open. The SDK bounds their number and does not tell it."""
@@ -158,13 +169,9 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         """The result of a call that belongs to no session; raises what the middlewares raise."""
         return self.chain.answer(context, connection, params)
 
-    async def drop_unused(self) -> bool:
-        """End the session that was not used for the longest time, if one has no request in progress."""
-        idle = (name for name, one in self._server_instances.items() if _is_idle(one))
-        if (name := next(idle, None)) is None:
-            return False
-        await self.discard(name)
-        return True
+    def is_opened_again(self, session: str) -> bool:
+        """Whether a session that is about to begin has been there before."""
+        raise NotImplementedError
 
     def open_sessions(self) -> list[str]:
         return list(self._server_instances)
@@ -177,6 +184,44 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
     @property
     def is_full(self) -> bool:
         return self.max_sessions is not None and len(self._server_instances) >= self.max_sessions
+
+    def _make_room(self, name: str, opener: AuthorizationContext | None) -> bool:
+        """End a session so that another one fits, if there is one to end. In the same turn of the event loop, so that
+        nobody else takes the place.
+
+        Whoever has most gives one up for somebody who has fewer: one that is not in use, if there is any. Nobody's new
+        session takes a place from somebody who has no more than they. A session that is opened again has been there
+        before; it also takes the place of one that is not in use, of its own caller or of one who has more.
+        """
+        if (ended := self._given_up(name, _caller_of(opener))) is None:
+            return False
+        transport = self._server_instances.pop(ended)
+        self._session_owners.pop(ended, None)
+        self._dismissing.spawn(self._discard_session(ended, transport))
+        return True
+
+    def _given_up(self, name: str, opener: str | None) -> str | None:
+        """The session that is ended for one of this name, of those used least lately; None if there is none."""
+        owners = {session: _caller_of(self._session_owners.get(session)) for session in self._server_instances}
+        held = Counter(owners.values())
+        [(holder, most)] = held.most_common(1)
+        idle = (session for session, transport in self._server_instances.items() if _is_idle(transport))
+        if most >= held[opener] + 2:
+            of_holder = [session for session, owner in owners.items() if owner == holder]
+            return next((session for session in idle if owners[session] == holder), of_holder[0])
+        if not self.is_opened_again(name):
+            return None
+        return next((one for one in idle if owners[one] == opener or held[owners[one]] > held[opener]), None)
+
+    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
+        # As the SDK does; but a session that was ended to make room may have been opened again, under the same name,
+        # before its task ends.
+        if self._server_instances.get(session_id) is transport:
+            del self._server_instances[session_id]
+            self._session_owners.pop(session_id, None)
+        if not transport.is_terminated:
+            with anyio.CancelScope(shield=True):
+                await transport.terminate()
 
     async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = Headers(scope=scope).get(MCP_SESSION_ID_HEADER)
@@ -196,7 +241,7 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
 
     def _admit_named(self, name: str, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         """As the SDK does, which makes ids that nobody else can read, before it looks at the request."""
-        if self.is_full:
+        if self.is_full and not self._make_room(name, requestor):
             return None
         transport = OpenTransport(
             mcp_session_id=name,

@@ -155,9 +155,8 @@ class InnerCalls:
         """The tools that fit a text, as the script would spell them."""
         self._count(1)
         try:
-            found = await asyncio.to_thread(
-                self._gateway.find, text[: self._limits.query], "", _FOUND, Detail.SIGNATURE, self._caller
-            )
+            wanted = text[: self._limits.query]
+            found = await self._gateway.search(wanted, "", _FOUND, Detail.SIGNATURE, self._caller)
         except OptimizerError as error:
             raise CallFailed(str(error)) from None
         tools = [{**entry(hit.tool), "name": self._toolbox.spelling(hit.tool)} for hit in found.tools]

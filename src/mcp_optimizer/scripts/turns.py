@@ -13,6 +13,7 @@ from typing import Self
 import mcp_types as types
 
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.runtime.caller_shares import CallerShares
 from mcp_optimizer.upstream.endings import RpcError
 
 _PATIENCE = 10.0
@@ -25,8 +26,7 @@ class ScriptTurns:
     def __init__(self, at_once: int) -> None:
         """`at_once`: how many scripts run. As many more may have asked a person something, and run on afterwards."""
         self._free = asyncio.Semaphore(at_once)
-        self._share = max(1, at_once - 1)
-        self._shares: dict[str, _Share] = {}
+        self._shares = CallerShares(max(1, at_once - 1))
         self._places = at_once
         self.most = 2 * at_once
         """Scripts that run or wait for an answer."""
@@ -36,12 +36,9 @@ class ScriptTurns:
 
     async def take(self, caller: str, taken: AsyncExitStack) -> None:
         """Wait for a turn. Whoever starts many leaves one for others. Raises InvalidRequest if none becomes free."""
-        share = self._shares.setdefault(caller, _Share(self._share))
-        share.join()
-        taken.callback(self._leave, caller, share)
         try:
             async with asyncio.timeout(_PATIENCE):
-                await taken.enter_async_context(share.free)
+                await taken.enter_async_context(self._shares.place(caller))
                 await self._free.acquire()
         except TimeoutError:
             raise InvalidRequest("Too many scripts are running at a time. Try again later.") from None
@@ -59,10 +56,6 @@ class ScriptTurns:
             self._places += 1
         else:
             self._free.release()
-
-    def _leave(self, caller: str, share: _Share) -> None:
-        if share.leave():
-            del self._shares[caller]
 
 
 class ScriptTurn:
@@ -93,20 +86,3 @@ class ScriptTurn:
         if not self._has_asked:
             self._turns.to_asking()
             self._has_asked = True
-
-
-class _Share:
-    """The turns that one caller may have at a time, and how many of its scripts want one."""
-
-    def __init__(self, most: int) -> None:
-        self.free = asyncio.Semaphore(most)
-        self._users = 0
-
-    def join(self) -> None:
-        """One more script of this caller."""
-        self._users += 1
-
-    def leave(self) -> bool:
-        """One script less; says whether it was the last."""
-        self._users -= 1
-        return not self._users

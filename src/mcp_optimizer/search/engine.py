@@ -31,7 +31,7 @@ from mcp_optimizer.search.ranker import (
     word_features,
 )
 from mcp_optimizer.search.spelling import Grouped, grouped, repaired
-from mcp_optimizer.search.tooltext import query_parts
+from mcp_optimizer.search.tooltext import keywords_read, query_parts, request_read
 from mcp_optimizer.search.words import terms
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class SearchIndex:
         If nothing fits, or nothing fits well, general-purpose tools are returned too. `prior` is asked for the first
         tools only.
         """
-        query = self._repaired(f"{description} {keywords}".strip())
+        query = self._repaired(f"{request_read(description)} {keywords_read(keywords)}".strip())
         begun = self._begin(query)
         # While the encoder works in its own thread.
         matrix = word_features(self._parts.lexical, self._parts.names, query)
@@ -178,14 +178,14 @@ class SearchIndex:
 
     def ranking(self, query: str, allowed: Mask | None, limit: int, prior: Floats | None = None) -> Ranking:
         """The whole ranking, not cut, with the features behind it; for measuring and explaining."""
-        query = self._repaired(query)
+        query = self._repaired(request_read(query))
         return self._ranked(query, self._cosines(query, self._begin(query)), allowed, limit, prior)
 
     def contributions(
         self, query: str, positions: Sequence[int], allowed: Mask | None = None, prior: Floats | None = None
     ) -> list[dict[str, float]]:
         """Why these tools rank as they do for a query: what each feature adds to their scores."""
-        query = self._repaired(query)
+        query = self._repaired(request_read(query))
         cosines = self._cosines(query, self._begin(query))
         beside = Beside(self._parts.superseded, prior)
         fusion = self._fusion(cosines)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 from mcp_optimizer.domain.tools import McpTool
@@ -18,9 +19,20 @@ LONG_QUERY_WORDS: Final = 20
 SHORTEST_PART_WORDS: Final = 5
 MOST_PARTS: Final = 10
 
+REQUEST_WORDS: Final = 384
+REQUEST_CHARS: Final = 2_000
+"""How much of a request is read. The encoder reads 256 pieces of all of it, and again of its parts; no request that
+people wrote for a benchmark finds its tools better with more.
+"""
+
+KEYWORD_WORDS: Final = 40
+KEYWORD_CHARS: Final = 300
+"""How much is read of the words beside a request, which are read again with each of its actions."""
+
 _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PART_END = re.compile(r"(?<=[.!?;:])\s+|\n+|,\s+(?=(?:and|then|also|plus|but|so)\b)|\s+(?=and then\b)")
+_WORD_OR_MARK = re.compile(r"[^\W_]+|\S")
 _SPACE = re.compile(r"\s+")
 _SERVER_NOISE = frozenset({"mcp", "server", "servers"})
 
@@ -74,3 +86,21 @@ def query_parts(text: str) -> list[str]:
         shortest = min(range(len(parts) - 1), key=lambda at: len(parts[at]) + len(parts[at + 1]))
         parts[shortest : shortest + 2] = [f"{parts[shortest]} {parts[shortest + 1]}"]
     return parts if len(parts) > 1 else []
+
+
+def request_read(text: str) -> str:
+    """The beginning of a request, which is what is read of it. Reading all of a long one would cost a hundred times as
+    much as a usual one, and no tool is found by its end.
+    """
+    return _beginning(text, REQUEST_WORDS, REQUEST_CHARS)
+
+
+def keywords_read(text: str) -> str:
+    """The beginning of the words beside a request."""
+    return _beginning(text, KEYWORD_WORDS, KEYWORD_CHARS)
+
+
+def _beginning(text: str, most_words: int, most_chars: int) -> str:
+    text = text[:most_chars]
+    last = next(islice(_WORD_OR_MARK.finditer(text), most_words - 1, None), None)
+    return text if last is None else text[: last.end()]

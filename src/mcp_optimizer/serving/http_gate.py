@@ -123,7 +123,8 @@ class HttpGate:
     async def _caller(self, request: Request) -> Principal:
         if self._door is None:
             return ANYONE
-        return await self._door.admit(request.scope["headers"], self._resource(request))
+        address = request.client.host if request.client is not None else ""
+        return await self._door.admit(request.scope["headers"], self._resource(request), address)
 
     def _resource(self, request: Request) -> str:
         """The address that the client used, at whichever gateway its request arrived first."""

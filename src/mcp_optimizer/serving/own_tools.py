@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import Limits
@@ -69,6 +70,7 @@ class OwnTools:
 
     async def _list_tools(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         server, offset = self._text(arguments, "server") or None, number_in(arguments, "offset") or 0
+        self._gateway.permissions.take_turn(caller)
         # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
         page = await asyncio.to_thread(self._gateway.list_tools, server, offset, caller)
         return reply_with(list_response(page))
@@ -89,8 +91,10 @@ class OwnTools:
         return await self._call_tool(arguments, caller, Risk.READ)
 
     async def _read_result(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        result_id = self._text(arguments, "result_id", required=True)
+        self._gateway.permissions.take_turn(caller)
         return await self._gateway.results.read(
-            self._text(arguments, "result_id", required=True),
+            result_id,
             caller,
             offset=number_in(arguments, "offset") or 0,
             limit=number_in(arguments, "limit"),
@@ -103,4 +107,7 @@ class OwnTools:
             raise InvalidRequest("Scripts are off here. Call the tools one by one with call_tool.")
         longest = max(self._limits.script_characters, self._limits.own_text)
         script = text_in(arguments, "script", longest, required=True, between="\n")
+        if not any(answer in caller.passed_on for answer in ANSWERS):
+            # An answer to a question of a script only continues it.
+            self._gateway.permissions.take_turn(caller)
         return await self._scripts.run(script, caller, may_change=names_in(arguments, "may_change", self._limits))

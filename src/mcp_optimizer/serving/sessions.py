@@ -146,6 +146,9 @@ class Sessions(OpenSessionManager[SessionEvents]):
                 events.leave_out(str(ctx.request_id))
         return sent
 
+    def is_opened_again(self, session: str) -> bool:
+        return session in self._opening
+
     def session_of(self, request: Request) -> OpenTransport | None:
         session = request.headers.get(MCP_SESSION_ID_HEADER)
         return self.use_session(session, request.scope) if session and session not in self._opening else None
@@ -188,8 +191,6 @@ class Sessions(OpenSessionManager[SessionEvents]):
             return None
         done = self._opening[session] = asyncio.Event()
         try:
-            if self.is_full and not await self.drop_unused():
-                return _refusal(503, INTERNAL_ERROR, _FULL)
             await self._shake_hands(session, said, scope)
         finally:
             del self._opening[session]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from mcp_optimizer.callers.introspection import Introspection
 from mcp_optimizer.callers.outcomes import CannotVerify, Rejected, ScopesMissing
 from tests.unit.callers.issuing import ISSUER, RESOURCE, IssuerWeb, claims, token_issuer
+from tests.waiting import until
 
 
 def introspection(issuer: IssuerWeb, **said: Any) -> Introspection:
@@ -122,7 +124,119 @@ async def test_a_flood_of_made_up_tokens_is_passed_on_only_in_part() -> None:
     flood = (asking.principal(f"made up {number}", RESOURCE) for number in range(1_000))
     refused = await asyncio.gather(*flood, return_exceptions=True)
     assert {type(error) for error in refused} == {Rejected, CannotVerify}
-    assert len(issuer.asked) == 64
+    assert len(issuer.asked) == 32
+
+
+class Held:
+    """An issuer that answers about no token until it is told to."""
+
+    def __init__(self, issuer: IssuerWeb) -> None:
+        self._issuer = issuer
+        self._may_answer = asyncio.Event()
+        issuer.said = self._body
+
+    async def _body(self) -> AsyncIterator[bytes]:
+        await self._may_answer.wait()
+        yield json.dumps(active()).encode()
+
+    def answer(self) -> None:
+        self._may_answer.set()
+
+
+def flood(asking: Introspection, address: str, number: int = 1_000) -> list[asyncio.Future[Any]]:
+    made_up = (asking.principal(f"made up {address} {at}", RESOURCE, address) for at in range(number))
+    return [asyncio.ensure_future(one) for one in made_up]
+
+
+async def test_a_flood_of_made_up_tokens_takes_no_place_of_a_token_that_was_good() -> None:
+    issuer = IssuerWeb()
+    issuer.said = active()
+    asking = introspection(issuer)
+    await asking.principal("good", RESOURCE, "192.0.2.1")
+    issuer.now += 61
+    held, asked = Held(issuer), len(issuer.asked)
+    refused = [one for number in range(50) for one in flood(asking, f"198.51.100.{number}", 100)]
+    await until(lambda: len(issuer.asked) == asked + 64)
+    good = asyncio.ensure_future(asking.principal("good", RESOURCE, "198.51.100.1"))
+    await until(lambda: len(issuer.asked) == asked + 65)
+    held.answer()
+    assert (await good).name == "corp:ada"
+    await asyncio.gather(*refused, return_exceptions=True)
+
+
+async def test_a_flood_from_one_address_leaves_places_for_new_tokens_from_others() -> None:
+    issuer = IssuerWeb()
+    asking, held = introspection(issuer), Held(issuer)
+    refused = flood(asking, "198.51.100.1")
+    await until(lambda: len(issuer.asked) == 32)
+    new = [asyncio.ensure_future(asking.principal("new", RESOURCE, "192.0.2.1"))]
+    new += [asyncio.ensure_future(asking.principal(f"new {at}", RESOURCE, f"192.0.2.{at}")) for at in range(2, 20)]
+    await until(lambda: len(issuer.asked) == 32 + len(new))
+    held.answer()
+    assert {(await one).name for one in new} == {"corp:ada"}
+    await asyncio.gather(*refused, return_exceptions=True)
+
+
+async def test_the_holder_of_many_good_tokens_leaves_places_for_others() -> None:
+    issuer = IssuerWeb()
+    asking = introspection(issuer)
+    issuer.said = active(sub="eve")
+    for number in range(100):
+        await asking.principal(f"of eve {number}", RESOURCE)
+    issuer.said = active()
+    await asking.principal("of ada", RESOURCE)
+    issuer.now += 61
+    held, asked = Held(issuer), len(issuer.asked)
+    many = [asyncio.ensure_future(asking.principal(f"of eve {number}", RESOURCE)) for number in range(100)]
+    await until(lambda: len(issuer.asked) == asked + 32)
+    ada = asyncio.ensure_future(asking.principal("of ada", RESOURCE))
+    await until(lambda: len(issuer.asked) == asked + 33)
+    held.answer()
+    assert (await ada).name == "corp:ada"
+    await asyncio.gather(*many, return_exceptions=True)
+
+
+async def test_made_up_tokens_make_no_good_one_forgotten() -> None:
+    issuer = IssuerWeb()
+    issuer.said = active()
+    asking = introspection(issuer)
+    await asking.principal("good", RESOURCE)
+    issuer.said = {"active": False}
+    for batch in range(250):
+        await asyncio.gather(*flood(asking, f"{batch}", 20), return_exceptions=True)
+    asked = len(issuer.asked)
+    assert asked > 4_096
+    await asking.principal("good", RESOURCE)
+    assert len(issuer.asked) == asked
+
+
+async def test_a_token_that_is_revoked_waits_among_the_others_again() -> None:
+    issuer = IssuerWeb()
+    issuer.said = active()
+    asking = introspection(issuer)
+    await asking.principal("revoked", RESOURCE, "198.51.100.1")
+    issuer.now += 61
+    issuer.said = {"active": False}
+    with pytest.raises(Rejected):
+        await asking.principal("revoked", RESOURCE, "198.51.100.1")
+    issuer.now += 6
+    held, asked = Held(issuer), len(issuer.asked)
+    others = flood(asking, "198.51.100.1", 32)
+    await until(lambda: len(issuer.asked) == asked + 32)
+    with pytest.raises(CannotVerify):
+        await asking.principal("revoked", RESOURCE, "198.51.100.1")
+    held.answer()
+    await asyncio.gather(*others)
+
+
+async def test_places_come_back_when_the_issuer_has_answered_or_failed() -> None:
+    issuer = IssuerWeb()
+    asking = introspection(issuer)
+    for status in (200, 500, 200):
+        issuer.status = status
+        found = await asyncio.gather(*flood(asking, f"of {status} {issuer.now}", 32), return_exceptions=True)
+        assert not any("Too many" in str(error) for error in found)
+        issuer.now += 6
 
 
 async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:

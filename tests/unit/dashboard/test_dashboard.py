@@ -179,6 +179,14 @@ async def test_an_empty_search_asks_for_one_and_a_vain_one_says_so(dumps: Path) 
         assert "nothing is returned" in (await client.get("/search?q=zzzz")).text
 
 
+async def test_a_search_counts_as_a_call_of_whoever_looks(dumps: Path) -> None:
+    async with browser(dumps, calls_per_minute=1) as (client, _):
+        assert "create_issue" in (await client.get("/search?q=create+an+issue")).text
+        refused = Elements((await client.get("/search?q=create+an+issue")).text).text
+    assert "Too many calls: this caller may make 1 a minute" in refused
+    assert "create_issue" not in refused
+
+
 async def test_a_tool_is_shown_before_and_after(dumps: Path) -> None:
     async with browser(dumps) as (client, optimizer):
         text = Elements((await client.get("/tools/git/create_issue")).text).text

@@ -90,3 +90,13 @@ def test_no_more_calls_pass_than_the_bucket_and_the_rate_give(pauses: list[float
         clock.pass_by(pause)
         passed += rates.take(ALICE) is None
     assert passed <= limit + clock.now * limit / 60 + 1e-6
+
+
+def test_what_costs_several_calls_needs_one_and_the_others_are_owed() -> None:
+    clock = Clock()
+    rates = Rates(6, clock=clock)
+    assert rates.take(ALICE, 16) is None, "more than a minute's calls, and yet permitted"
+    assert rates.take(ALICE) == pytest.approx(110.0), "10 are owed, and one is needed"
+    clock.pass_by(110.0)
+    assert rates.take(ALICE) is None
+    assert rates.take(ALICE) is not None
