@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
@@ -124,11 +125,27 @@ def _hit(position: np.int64, likelihood: np.float32, named: Collection[int] = ()
 class SearchIndex:
     """Everything needed to rank one set of tools."""
 
-    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary, encoder: Encoder | None = None) -> None:
+    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary | None, encoder: Encoder | None = None) -> None:
+        """Without a vocabulary, it is part of another index."""
         self.size = len(entries)
+        self._known_parts: WeakValueDictionary[tuple[int, ...], SearchIndex] = WeakValueDictionary()
+        self._whole: tuple[SearchIndex, Sequence[int]] | None = None
         has_vectors = encoder is not None and any(entry.vector is not None for entry in entries)
         self._encoder = encoder if has_vectors else None
         self._parts = IndexParts(entries, vocabulary, has_vectors=has_vectors)
+
+    def part(self, positions: Sequence[int], entries: Sequence[Entry]) -> SearchIndex:
+        """An index of some of the tools, for somebody for whom the others do not exist: their words make none of its
+        words rarer or more frequent, and spell no request. `entries` need no vectors. It is built when it is first
+        searched, and the same for all who see the same tools.
+        """
+        key = tuple(positions)
+        if (found := self._known_parts.get(key)) is None:
+            seen = [replace(one, vector=self._parts.vector_at(at)) for at, one in zip(key, entries, strict=True)]
+            found = SearchIndex(seen, None, self._encoder)
+            found._whole = (self, key)
+            self._known_parts[key] = found
+        return found
 
     def spelt_like(self, name: str) -> Sequence[int]:
         """The tools whose name, with or without the server's, has exactly these words, however they are joined."""
@@ -233,6 +250,11 @@ class SearchIndex:
 
     @lazy
     def _generality(self) -> Generality | None:
+        if self._whole is not None:
+            # It depends on no other tool, and takes a dozen texts to be embedded.
+            whole, positions = self._whole
+            known = whole._generality
+            return None if known is None else Generality(known.nearness[list(positions)])
         encoder = self._encoder
         if encoder is None:
             return None
