@@ -117,7 +117,7 @@ class Snapshot:
         return replace(
             self,
             tools=tuple(tools),
-            index=self.index.part(at, entries),
+            index=self.index.confined(at, entries),
             states=states,
             baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
             table=NameTable.of(records, names.servers if named is None else names.servers.among(named), others),

@@ -59,9 +59,7 @@ class ServerNames:
 
     def among(self, servers: Iterable[str]) -> ServerNames:
         """As if no other servers were configured."""
-        found = ServerNames(self.all.intersection(servers))
-        found._ours = self._ours
-        return found
+        return ServerNames(self.all.intersection(servers), self._ours)
 
     def readings(self, name: str) -> list[Reading]:
         """Every way to split a name into a server and the rest; none for a name that refers to no server."""

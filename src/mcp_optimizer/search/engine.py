@@ -125,16 +125,22 @@ def _hit(position: np.int64, likelihood: np.float32, named: Collection[int] = ()
 class SearchIndex:
     """Everything needed to rank one set of tools."""
 
-    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary | None, encoder: Encoder | None = None) -> None:
-        """Without a vocabulary, it is part of another index."""
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        vocabulary: Vocabulary | None,
+        encoder: Encoder | None = None,
+        whole: tuple[SearchIndex, Sequence[int]] | None = None,
+    ) -> None:
+        """Without a vocabulary, it is part of the `whole` index, of which it has these positions."""
         self.size = len(entries)
         self._known_parts: WeakValueDictionary[tuple[int, ...], SearchIndex] = WeakValueDictionary()
-        self._whole: tuple[SearchIndex, Sequence[int]] | None = None
+        self._whole = whole
         has_vectors = encoder is not None and any(entry.vector is not None for entry in entries)
         self._encoder = encoder if has_vectors else None
         self._parts = IndexParts(entries, vocabulary, has_vectors=has_vectors)
 
-    def part(self, positions: Sequence[int], entries: Sequence[Entry]) -> SearchIndex:
+    def confined(self, positions: Sequence[int], entries: Sequence[Entry]) -> SearchIndex:
         """An index of some of the tools, for somebody for whom the others do not exist: their words make none of its
         words rarer or more frequent, and spell no request. `entries` need no vectors. It is built when it is first
         searched, and the same for all who see the same tools.
@@ -142,9 +148,7 @@ class SearchIndex:
         key = tuple(positions)
         if (found := self._known_parts.get(key)) is None:
             seen = [replace(one, vector=self._parts.vector_at(at)) for at, one in zip(key, entries, strict=True)]
-            found = SearchIndex(seen, None, self._encoder)
-            found._whole = (self, key)
-            self._known_parts[key] = found
+            found = self._known_parts[key] = SearchIndex(seen, None, self._encoder, (self, key))
         return found
 
     def spelt_like(self, name: str) -> Sequence[int]:
@@ -238,7 +242,7 @@ class SearchIndex:
 
     def _general(self, query: str, cosines: Cosines, allowed: Mask, matrix: Floats) -> list[Hit]:
         """The allowed general-purpose tools, nearest to the request first; none if none is near."""
-        generality = self._generality
+        generality = self.generality
         if generality is None:
             return []
         eligible = generality.tools(self._fusion(cosines).general) & allowed & (cosines.whole >= LEAST_COSINE)
@@ -249,11 +253,12 @@ class SearchIndex:
         ]
 
     @lazy
-    def _generality(self) -> Generality | None:
+    def generality(self) -> Generality | None:
+        """Which tools are for anything; None if that is not known."""
         if self._whole is not None:
             # It depends on no other tool, and takes a dozen texts to be embedded.
             whole, positions = self._whole
-            known = whole._generality
+            known = whole.generality
             return None if known is None else Generality(known.nearness[list(positions)])
         encoder = self._encoder
         if encoder is None:

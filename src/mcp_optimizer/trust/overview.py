@@ -58,7 +58,8 @@ def overview(pins: Mapping[str, Pins], modes: Mapping[str, TrustMode]) -> list[S
         ]
         tools = tuple(one for one in pinned if one.name != INSTRUCTIONS)
         said = next(
-            (one for one in pinned if one.name == INSTRUCTIONS and current[server, one.name]["instructions"]), None
+            (one for one in pinned if one.name == INSTRUCTIONS and current[server, one.name].get("instructions", True)),
+            None,
         )
         servers.append(ServerOverview(server, modes.get(server), found.approved, found.waiting, tools, said))
     return servers

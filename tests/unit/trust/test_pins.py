@@ -9,6 +9,7 @@ import pytest
 
 from mcp_optimizer.domain.pins import INSTRUCTIONS, Pins, ToolChange
 from mcp_optimizer.domain.tools import Definition, McpTool
+from mcp_optimizer.trust.overview import overview
 from mcp_optimizer.trust.pins import Verdict, baseline, compare, identity_of, instructions_of, pin_of, unpacked
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
@@ -155,3 +156,11 @@ def test_instructions_are_the_same_changed_or_not_given_now() -> None:
     assert compare(pins, server, [instructions_of("Ask me.")]).changes == {INSTRUCTIONS: ToolChange.CHANGED}
     silent = Pins(server, baseline([instructions_of("")], []))
     assert compare(silent, server, [instructions_of("Hear me.")]).changes == {INSTRUCTIONS: ToolChange.CHANGED}
+
+
+def test_instructions_that_no_json_can_hold_can_be_pinned_and_listed() -> None:
+    odd, other = instructions_of("\ud800"), instructions_of("\ud801")
+    pins = Pins(identity_of(LOCAL), baseline([odd], []))
+    assert compare(pins, identity_of(LOCAL), [other]).changes == {INSTRUCTIONS: ToolChange.CHANGED}
+    [server] = overview({"x": pins}, {})
+    assert (server.tools, server.instructions is None) == ((), False)
