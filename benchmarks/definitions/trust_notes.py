@@ -13,7 +13,7 @@ from collections import Counter
 
 from benchmarks.paths import DUMPS
 from mcp_optimizer.trust.checks import clones, notes_on
-from mcp_optimizer.trust.pins import definition_hash
+from mcp_optimizer.trust.pins import pin_of
 from mcp_optimizer.upstream.dumps import read_dumps
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     print(f"{len(tools):,} tools; notes: {dict(notes)}; {len(alike)} tools of {len(servers)} servers are clones")
     started = time.perf_counter()
     for _, one in definitions:
-        definition_hash(one)
+        pin_of(one)
     print(f"hashing a definition: {(time.perf_counter() - started) / len(definitions) * 1e6:.0f} µs")
 
 

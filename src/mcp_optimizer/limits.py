@@ -42,7 +42,7 @@ class Limits(BaseModel):
     learned_shapes: int = Field(
         default=10_000,
         ge=100,
-        description="Tools whose results' keys are remembered. Beyond them the oldest are forgotten.",
+        description="Tools whose results' keys are remembered, for each caller. Beyond them the oldest are forgotten.",
     )
     request_values: int = Field(
         default=500_000,

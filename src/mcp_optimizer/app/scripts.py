@@ -57,8 +57,8 @@ def script_runner(
     check_installed()
     limits = settings.limits
 
-    def learned(tool: CatalogTool) -> Shape | None:
-        return shapes.of(shape_key(tool.server, tool.record.definition_hash)) if shapes is not None else None
+    def learned(tool: CatalogTool, principal: str) -> Shape | None:
+        return shapes.of(shape_key(tool.server, tool.record.definition_hash, principal)) if shapes is not None else None
 
     checker = ScriptChecker(CheckWorkers(limits), limits, learned)
     name = names.waiting_call if names is not None else None

@@ -1,7 +1,7 @@
 """What exists now: snapshots of all tools, updated as servers come and go, and the tool that a name means."""
 
 from mcp_optimizer.catalog.live import LiveCatalog
-from mcp_optimizer.catalog.snapshot import FewTools, Snapshot
+from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import CatalogTool
 
-__all__ = ["CatalogTool", "FewTools", "LiveCatalog", "Snapshot"]
+__all__ = ["CatalogTool", "LiveCatalog", "Snapshot"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from mcp_optimizer.catalog.record import ToolRecord
-from mcp_optimizer.domain.pins import Admitted, HeldTool
+from mcp_optimizer.domain.pins import Admitted, HeldTool, read_of
 from mcp_optimizer.upstream.state import UpstreamState
 
 Held = Mapping[tuple[str, str], HeldTool]
@@ -24,14 +24,17 @@ class Unapproved:
 
     held: Held = field(default_factory=dict)
     announced: Held = field(default_factory=dict)
+    instructions: Mapping[str, HeldTool] = field(default_factory=dict)
+    """Servers whose instructions nobody approved as they are. Held ones are not in the server's state."""
 
     def of(self, servers: Collection[str]) -> Unapproved:
         """Those of some servers."""
-        if not self.held and not self.announced:
+        if not self.held and not self.announced and not self.instructions:
             return self
         return Unapproved(
             {key: tool for key, tool in self.held.items() if key[0] in servers},
             {key: tool for key, tool in self.announced.items() if key[0] in servers},
+            {server: other for server, other in self.instructions.items() if server in servers},
         )
 
 
@@ -45,7 +48,7 @@ class AdmitsAll:
     """For a catalog whose servers are trusted, or never called."""
 
     async def admit(self, state: UpstreamState) -> Admitted:
-        return Admitted(state.listing.tools)
+        return Admitted(state.listing.tools, instructions=read_of(state.instructions))
 
 
 class Admissions:
@@ -55,6 +58,7 @@ class Admissions:
         self._admission = admission
         self._admitted: dict[str, Admitted] = {}
         self._fingerprints: dict[str, tuple[int, int, str, str, str]] = {}
+        self._instructions: dict[str, str] = {}
         self._under_way: dict[str, UpstreamState] = {}
 
     def has(self, state: UpstreamState) -> bool:
@@ -69,11 +73,13 @@ class Admissions:
         """This listing is in the catalog now."""
         self._fingerprints[state.name] = _fingerprint(state)
         self._admitted[state.name] = admitted
+        self._instructions[state.name] = state.instructions
 
     def forget(self, server: str) -> None:
         """Nothing of this server is in the catalog any more."""
         self._fingerprints.pop(server, None)
         self._admitted.pop(server, None)
+        self._instructions.pop(server, None)
         self._under_way.pop(server, None)
 
     @contextmanager
@@ -94,21 +100,28 @@ class Admissions:
             return None
         del self._fingerprints[state.name]
         tools = (*(record.definition for record in records), *self._admitted[state.name].withheld)
-        return replace(state, listing=replace(state.listing, tools=tools, summary_of=None))
+        listing = replace(state.listing, tools=tools, summary_of=None)
+        return replace(state, listing=listing, instructions=self._instructions[state.name])
 
     def unapproved(self) -> Unapproved:
         """Of all servers, as they are in the catalog now."""
         found = list(self._admitted.values())
-        return Unapproved(_by_key(one.held for one in found), _by_key(one.announced for one in found))
+        return Unapproved(
+            _by_key(one.held for one in found),
+            _by_key(one.announced for one in found),
+            {other.server: other for one in found if (other := one.other_instructions) is not None},
+        )
+
+    def shown(self, state: UpstreamState) -> UpstreamState:
+        """A state for keeping: with the number of its tools, and no instructions but those that were admitted."""
+        is_known = self._instructions.get(state.name) == state.instructions
+        said = self._admitted[state.name].instructions if is_known else ""
+        listing = state.listing.summary() if state.listing.tools else state.listing
+        return replace(state, listing=listing, instructions=said)
 
 
 def _by_key(found: Iterable[Mapping[str, HeldTool]]) -> Held:
     return {(tool.server, tool.name): tool for tools in found for tool in tools.values()}
-
-
-def summarised(state: UpstreamState) -> UpstreamState:
-    """A state for keeping: with the number of its tools, and not their definitions."""
-    return replace(state, listing=state.listing.summary()) if state.listing.tools else state
 
 
 def _fingerprint(state: UpstreamState) -> tuple[int, int, str, str, str]:

@@ -13,8 +13,9 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from mcp_optimizer.catalog.admitting import Admissions, AdmitsAll, ToolAdmission, summarised
+from mcp_optimizer.catalog.admitting import Admissions, AdmitsAll, ToolAdmission
 from mcp_optimizer.catalog.announcing import Announcements
 from mcp_optimizer.catalog.arriving import Arrivals
 from mcp_optimizer.catalog.building import Built, Plan, build, taken_over
@@ -73,6 +74,7 @@ class LiveCatalog:
         self._next_index_at = 0.0
         self._long_lived = LongLived()
         self._records: dict[str, Sequence[ToolRecord]] = {}
+        self._said: dict[str, ServerText] = {}
         self._admissions = Admissions(admission or AdmitsAll())
         self._tasks = BackgroundTasks(logger, "Adding a server's tools to the catalog failed", on_idle=self._rested)
         self._indexing = asyncio.Lock()
@@ -107,7 +109,7 @@ class LiveCatalog:
         is_running = state.status is ServerStatus.RUNNING
         is_new = state.name not in self._states
         with self._changing:
-            self._states[state.name] = summarised(state)
+            self._states[state.name] = self._admissions.shown(state)
             self._running.switch(state.name, on=is_running and state.name not in self._forgotten)
             self._snapshot = None
         if is_running and state.listing.summary_of is None:
@@ -128,6 +130,7 @@ class LiveCatalog:
         self._arrivals.forget(server)
         self._admissions.forget(server)
         self._records.pop(server, None)
+        self._said.pop(server, None)
         self._outdated = True
         self._tasks.spawn(self._reindex())
         self._tell()
@@ -207,17 +210,27 @@ class LiveCatalog:
             asyncio.get_running_loop().run_in_executor(None, give_back)
 
     async def _take_in(self, state: UpstreamState, number: int) -> None:
-        before = self._records.get(state.name, ())
-        said = ServerText(state.spec.description, state.instructions)
         admitted = await self._admissions.of(state)
+        said = ServerText(state.spec.description, admitted.instructions)
+        # What is said about a server is part of how each of its tools is found.
+        before = self._records.get(state.name, ()) if self._said.get(state.name) == said else ()
         records = await self._ingestion.take_in(state.name, admitted.definitions, before, said)
         # Unless a newer listing overtook this one.
         if self._arrivals.is_latest(state.name, number):
             self._records[state.name] = records
+            self._said[state.name] = said
             self._admissions.settle(state, admitted)
+            self._show_instructions(state)
             self._outdated = True
             self._leave_alone()
             self._tasks.spawn(self._keep(state, records))
+
+    def _show_instructions(self, state: UpstreamState) -> None:
+        with self._changing:
+            if (now := self._states.get(state.name)) is not None:
+                shown = self._admissions.shown(state).instructions
+                self._states[state.name] = replace(now, instructions=shown)
+                self._snapshot = None
 
     async def _keep(self, state: UpstreamState, records: Sequence[ToolRecord]) -> None:
         await self._ingestion.store(state.spec, records)

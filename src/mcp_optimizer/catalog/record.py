@@ -55,20 +55,17 @@ def vector_key(text: str) -> str:
 
 @dataclass(frozen=True)
 class ServerText:
-    """What is said about a server: by the server file, and by its own instructions."""
+    """What is said about a server: by the server file, and by as much of its own instructions as was admitted."""
 
     purpose: str = ""
     instructions: str = ""
 
     @property
     def words(self) -> str:
-        return f"{self.purpose} {self.instructions[:_SEARCHED]}".strip()
+        return f"{self.purpose} {self.instructions}".strip()
 
 
 NOTHING_SAID = ServerText()
-
-_SEARCHED = 1_000
-"""Characters of a server's instructions that are searched."""
 
 
 def make_records(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import overload
 
 from mcp_optimizer.catalog.admitting import Held, Unapproved
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
@@ -14,7 +13,7 @@ from mcp_optimizer.domain.pins import HeldTool
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.engine import SearchIndex
+from mcp_optimizer.search.engine import Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.search.words import name_key
@@ -104,6 +103,28 @@ class Snapshot:
     def at(self, positions: Iterable[int]) -> list[CatalogTool]:
         return [tool for position in positions if (tool := self.tools[position]) is not None]
 
+    def confined(self, servers: Collection[str], named: Collection[str] | None = None) -> Snapshot:
+        """As if only these servers existed: their tools, at positions of their own, and their words. `named` are those
+        whose names mean them and nothing else; None: all.
+        """
+        names = self.names
+        at = [position for server in sorted(servers) for position in names.of_server(server)]
+        records = [names.records[position] for position in at]
+        tools = [self.tools[position] for position in at]
+        entries = [Entry(one.server, one.name, one.counts, None, one.successors) for one in records]
+        others = ((tool.name, place) for place, tool in enumerate(tools) if tool and tool.name != tool.record.name)
+        states = {name: state for name, state in self.states.items() if name in servers}
+        return replace(
+            self,
+            tools=tuple(tools),
+            index=self.index.confined(at, entries),
+            states=states,
+            baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
+            table=NameTable.of(records, names.servers if named is None else names.servers.among(named), others),
+            mask=None,
+            unapproved=self.unapproved.of(states),
+        )
+
     @property
     def is_starting(self) -> bool:
         """Whether a server is still starting, or its tools are still being ingested."""
@@ -129,26 +150,6 @@ class Snapshot:
                 else state.status is starting or state.status.has_failed
             )
         )
-
-
-class FewTools(Sequence[CatalogTool | None]):
-    """Tools at some positions of a long index, None at all others; takes memory for the tools only."""
-
-    def __init__(self, tools: Mapping[int, CatalogTool], size: int) -> None:
-        self._tools = tools
-        self._size = size
-
-    @overload
-    def __getitem__(self, position: int) -> CatalogTool | None: ...
-    @overload
-    def __getitem__(self, position: slice) -> Sequence[CatalogTool | None]: ...
-    def __getitem__(self, position: int | slice) -> CatalogTool | Sequence[CatalogTool | None] | None:
-        if isinstance(position, slice):
-            return [self._tools.get(at) for at in range(*position.indices(self._size))]
-        return self._tools.get(range(self._size)[position])
-
-    def __len__(self) -> int:
-        return self._size
 
 
 class _ByName(Mapping[str, CatalogTool]):

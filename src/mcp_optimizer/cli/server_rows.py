@@ -8,9 +8,10 @@ from mcp_optimizer.runtime.terminal_text import counted
 
 
 def changes_of(row: dict[str, Any]) -> list[str]:
-    """What a person should know about tools that are not as they were approved."""
-    held, announced = row.get("held", []), row.get("announced", [])
+    """What a person should know about tools and instructions that are not as they were approved."""
+    held, announced, said = row.get("held", []), row.get("announced", []), row.get("instructions")
     return [
         *([f"{counted(len(held), 'tool')} held until approved"] if held else []),
         *([f"{counted(len(announced), 'tool')} changed since approved"] if announced else []),
+        *([f"instructions {'held until' if said['held'] else 'changed since'} approved"] if said else []),
     ]

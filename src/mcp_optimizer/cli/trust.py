@@ -1,4 +1,5 @@
-"""`trust list`, `diff`, `approve` and `reset`: what servers' tools were when they were approved, and what changed.
+"""`trust list`, `diff`, `approve` and `reset`: what servers' tools and instructions were when they were approved, and
+what changed.
 
 Reads and writes the catalog database; starts no server. A running gateway notices within seconds.
 """
@@ -35,6 +36,7 @@ _AnyServer = Annotated[str, typer.Argument(metavar="[SERVER]", help="Only this s
 _AnyTool = Annotated[str, typer.Argument(metavar="[TOOL]", help="Only this tool.")]
 _Tools = Annotated[list[str] | None, typer.Argument(metavar="[TOOL]...", help="The tools to approve.")]
 _All = Annotated[bool, typer.Option("--all", help="Everything that waits, also another command or URL.")]
+_Instructions = Annotated[bool, typer.Option("--instructions", help="The server's instructions.")]
 _Shown = Annotated[str, typer.Option("--shown", help="Only if it is still what `trust diff` showed, by its version.")]
 
 
@@ -59,10 +61,19 @@ def diff(server: _Server, tool: _AnyTool = "", *, settings: Settings) -> None:
 
 @with_settings()
 def approve(
-    server: _Server, tools: _Tools = None, *, settings: Settings, everything: _All = False, shown: _Shown = ""
+    server: _Server,
+    tools: _Tools = None,
+    *,
+    settings: Settings,
+    everything: _All = False,
+    instructions: _Instructions = False,
+    shown: _Shown = "",
 ) -> None:
-    """Approve changed and new tools as they are now. A running gateway uses them within seconds."""
-    run(_approve(settings, server, tools or [], everything=everything, shown=shown))
+    """Approve changed and new tools, or instructions, as they are now. A running gateway uses them within seconds."""
+    from mcp_optimizer.domain.pins import INSTRUCTIONS
+
+    names = [*(tools or []), *([INSTRUCTIONS] if instructions else [])]
+    run(_approve(settings, server, names, everything=everything, shown=shown))
 
 
 @with_settings()
@@ -133,6 +144,8 @@ def _server_facts(server: ServerOverview) -> dict[str, Any]:
         "approved_at": _moment(server.approved.at_ms),
         "tools": [_tool_facts(tool) for tool in server.tools],
     }
+    if server.instructions is not None:
+        facts["instructions"] = _pin_facts(server.instructions)
     if server.waiting is not None:
         facts["now"] = server.waiting.shown
         facts["changed_at"] = _moment(server.waiting.at_ms)
@@ -140,8 +153,11 @@ def _server_facts(server: ServerOverview) -> dict[str, Any]:
 
 
 def _tool_facts(tool: ToolOverview) -> dict[str, Any]:
+    return {"tool": tool.name, **_pin_facts(tool)}
+
+
+def _pin_facts(tool: ToolOverview) -> dict[str, Any]:
     return {
-        "tool": tool.name,
         "state": tool.state,
         "since": _moment(tool.since_ms),
         "by": tool.by,
@@ -159,6 +175,7 @@ def _show(servers: Sequence[ServerOverview], *, whole: bool) -> None:
     from rich.text import Text
 
     from mcp_optimizer.domain.hidden_text import with_hidden_shown
+    from mcp_optimizer.trust.diffs import titled
 
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     for title in ("server", "tool", "state", "since", "mode"):
@@ -169,9 +186,10 @@ def _show(servers: Sequence[ServerOverview], *, whole: bool) -> None:
         state = "server changed" if server.waiting is not None else f"{len(waits)} unapproved" if waits else "approved"
         texts = (server.name, counted(len(server.tools), "tool"), state, _moment(server.approved.at_ms), mode)
         table.add_row(*map(Text, texts))
-        for tool in server.tools:
+        said = [server.instructions] if server.instructions is not None else []
+        for tool in (*said, *server.tools):
             if whole or tool in waits or tool.notes:
-                cells = ("", with_hidden_shown(tool.name), tool.state, _moment(tool.since_ms), "")
+                cells = ("", with_hidden_shown(titled(tool.name)), tool.state, _moment(tool.since_ms), "")
                 notes = Text(with_hidden_shown("; ".join(tool.notes)), style="yellow")
                 table.add_row(*map(Text, cells), notes)
     out = console()
@@ -184,8 +202,8 @@ def _show(servers: Sequence[ServerOverview], *, whole: bool) -> None:
 
 async def _diff(settings: Settings, server: str, tool: str) -> None:
     from mcp_optimizer.domain.pins import ToolPin
-    from mcp_optimizer.trust.diffs import difference, digest
-    from mcp_optimizer.trust.pins import unpacked
+    from mcp_optimizer.trust.diffs import difference, digest, titled
+    from mcp_optimizer.trust.pins import unpacked, versions_of
 
     async with _stored(settings) as stored:
         pins = await _pins(stored, server)
@@ -200,13 +218,13 @@ async def _diff(settings: Settings, server: str, tool: str) -> None:
     for name in names[:_MOST_DIFFS]:
         change = "changed" if name in pins.tools else "new"
         lines = difference(unpacked(pins.tools.get(name, ToolPin(""))), unpacked(waiting[name]))
-        _print_diff(f"{server} {name}: {change} since {_moment(waiting[name].at_ms)}", lines)
+        _print_diff(f"{server} {titled(name)}: {change} since {_moment(waiting[name].at_ms)}", lines)
     if not names and moved is None:
         print("Nothing changed since it was approved.")
         return
     if len(names) > _MOST_DIFFS:
-        print(f"… and {len(names) - _MOST_DIFFS:,} more tools; name one to see it.")
-    version = digest({name: waiting[name].hash for name in names}, moved.identity if moved is not None else "")
+        print(f"… and {len(names) - _MOST_DIFFS:,} more; name a tool to see it.")
+    version = digest(versions_of({name: waiting[name] for name in names}), moved.identity if moved is not None else "")
     chosen = shlex.quote(tool) if tool else "--all"
     print(f"Approve exactly this: mcp-optimizer trust approve {shlex.quote(server)} {_shown(chosen)} --shown {version}")
 
@@ -238,34 +256,39 @@ def _print_diff(title: str, lines: Sequence[str]) -> None:
 
 
 async def _approve(settings: Settings, server: str, tools: list[str], *, everything: bool, shown: str) -> None:
-    from mcp_optimizer.trust.diffs import digest, told
+    from mcp_optimizer.domain.pins import INSTRUCTIONS
+    from mcp_optimizer.trust.diffs import digest, titled, told
+    from mcp_optimizer.trust.pins import versions_of
 
     async with _stored(settings) as stored:
         pins = await _pins(stored, server)
         names = sorted(pins.waiting_tools) if everything else tools
         _check_choice(server, tools, pins, everything=everything)
-        wanted = {name: pins.waiting_tools[name].hash for name in names}
+        wanted = versions_of({name: pins.waiting_tools[name] for name in names})
         identity = pins.waiting.identity if pins.waiting is not None and everything else ""
         if shown and shown != digest(wanted, identity):
             raise ConfigurationError(
                 "It is not what was shown: it changed meanwhile. Look again: "
                 f"mcp-optimizer trust diff {shlex.quote(server)}"
             )
-        # By hash, so that nothing is approved that changes just now.
+        # By version, so that nothing is approved that changes just now.
         approved = await stored.approve(server, wanted, "local", identity)
     if approved or identity:
         await record_act(settings, "trust/approve", told(approved, is_moved=bool(identity)), server)
     moved = " and its command or URL" if identity else ""
-    named = f": {_shown(listed(approved))}" if approved else ""
-    print(f"Approved {counted(len(approved), 'tool')} of {quoted(server)}{moved}{named}.")
+    named = f": {_shown(listed([*map(titled, approved)]))}" if approved else ""
+    changes = counted(len(approved), "change" if INSTRUCTIONS in approved else "tool")
+    print(f"Approved {changes} of {quoted(server)}{moved}{named}.")
 
 
 def _check_choice(server: str, tools: Sequence[str], pins: Pins, *, everything: bool) -> None:
+    from mcp_optimizer.domain.pins import INSTRUCTIONS
+
     waiting = pins.waiting_tools
     if not waiting and pins.waiting is None:
         raise ConfigurationError(f"Nothing of server {quoted(server)} waits for approval.")
     if everything and tools:
-        raise ConfigurationError("Name tools, or use --all, not both.")
+        raise ConfigurationError("Name what to approve, or use --all, not both.")
     if everything:
         return
     if pins.waiting is not None:
@@ -274,8 +297,11 @@ def _check_choice(server: str, tools: Sequence[str], pins: Pins, *, everything: 
             f"`mcp-optimizer trust diff {shlex.quote(server)}`, and approve everything with --all."
         )
     if not tools:
-        raise ConfigurationError(f"Name the tools to approve, or use --all. Waiting: {listed(sorted(waiting))}.")
+        names = [name or "--instructions" for name in sorted(waiting)]
+        raise ConfigurationError(f"Name the tools to approve, or use --all. Waiting: {listed(names)}.")
     for name in tools:
+        if name == INSTRUCTIONS and name not in waiting:
+            raise ConfigurationError(f"The instructions of server {quoted(server)} do not wait for approval.")
         if name not in waiting:
             raise ConfigurationError(
                 f"The tool {quoted(name)} of server {quoted(server)} does not wait for approval."

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -135,6 +136,34 @@ def without_data(shape: Shape) -> Shape:
         values=None if values is None else without_data(values),
         items=None if shape.items is None else without_data(shape.items),
         has_more=bool(objects) and (shape.has_more or len(kept) < len(members)),
+    )
+
+
+def common(shapes: Sequence[Shape], least: int) -> Shape:
+    """What at least so many of some shapes have, each of them seen by somebody else."""
+    if len(shapes) < least:
+        return NOTHING
+    having: dict[str, list[tuple[Member, Shape]]] = {}
+    for shape in shapes:
+        for key, member in shape.members.items():
+            having.setdefault(key, []).append((member, shape))
+    members = {
+        key: Member(
+            common([member.shape for member, _ in found], least),
+            len(found) if all(member.seen >= around.objects for member, around in found) else 0,
+        )
+        for key, found in having.items()
+        if len(found) >= least
+    }
+    kinds = Counter(kind for shape in shapes for kind in shape.scalars)
+    values, items = [one.values for one in shapes if one.values], [one.items for one in shapes if one.items]
+    return Shape(
+        frozenset(kind for kind, times in kinds.items() if times >= least),
+        sum(bool(shape.objects) for shape in shapes),
+        members,
+        common(values, least) if len(values) >= least else None,
+        common(items, least) if len(items) >= least else None,
+        len(members) < len(having) or any(shape.has_more for shape in shapes),
     )
 
 

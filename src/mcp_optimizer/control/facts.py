@@ -105,6 +105,8 @@ def server_facts(snapshot: Snapshot, state: UpstreamState) -> dict[str, Any]:
     for kind, found in (("held", unapproved.held), ("announced", unapproved.announced)):
         if own := [tool for (server, _), tool in found.items() if server == state.name]:
             facts[kind] = [{"tool": tool.name, "change": tool.change.value} for tool in own]
+    if (other := unapproved.instructions.get(state.name)) is not None:
+        facts["instructions"] = {"change": other.change.value, "held": not state.instructions}
     if state.listing.turned_off:
         facts["turned_off"] = list(state.listing.turned_off)
     if state.listing.idle:

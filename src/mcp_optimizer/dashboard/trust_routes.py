@@ -32,10 +32,10 @@ from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
 from mcp_optimizer.domain.hidden_text import with_hidden_shown
 from mcp_optimizer.domain.pins import Pins, ServerPin, ToolPin
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.trust.diffs import difference, digest, told
+from mcp_optimizer.trust.diffs import difference, digest, titled, told
 from mcp_optimizer.trust.keeper import Keeper
 from mcp_optimizer.trust.overview import APPROVED, ServerOverview, ToolOverview, overview
-from mcp_optimizer.trust.pins import unpacked
+from mcp_optimizer.trust.pins import unpacked, versions_of
 
 _MOST_DIFFS = 20
 """Diffs of one page: each may have hundreds of lines."""
@@ -94,7 +94,7 @@ class TrustRoutes:
         shown = [_waiting_first(one) for one in servers if one.name == only] if only else servers
         tools = len(shown[0].tools) if only and shown else 0
         at = page_number(wanted, max(1, -(-tools // PAGE_OF_TOOLS)))
-        waiting = _waiting_of(shown[0], pins[only], at) if tools else _waiting(shown, pins)
+        waiting = _waiting_of(shown[0], pins[only], at) if only and shown else _waiting(shown, pins)
         now_ms = time.time_ns() // 1_000_000
         return trust_page(TrustPage(self._sources.version, visitor, now_ms, shown, waiting, only, at, problem))
 
@@ -131,7 +131,7 @@ class TrustRoutes:
 
 def _shown_as(pins: Pins, version: str) -> tuple[dict[str, str], str]:
     """The tools, and the command or URL, that a version stands for; nothing, if it is not what waits now."""
-    hashes = {name: pin.hash for name, pin in pins.waiting_tools.items()}
+    hashes = versions_of(pins.waiting_tools)
     identity = pins.waiting.identity if pins.waiting is not None else ""
     if version == digest(hashes, identity):
         return hashes, identity
@@ -149,7 +149,7 @@ def _waiting(servers: Sequence[ServerOverview], pins: Mapping[str, Pins]) -> lis
     found: list[WaitingServer] = []
     room = _MOST_DIFFS
     for server in servers:
-        changes = [*_moved(server, pins[server.name]), *_changes(server.tools, pins[server.name])] if room else []
+        changes = [*_of_server(server, pins[server.name]), *_changes(server.tools, pins[server.name])] if room else []
         found += _server(server, pins[server.name], [change() for change in changes[:room]])
         room -= len(changes[:room])
     return found
@@ -158,19 +158,22 @@ def _waiting(servers: Sequence[ServerOverview], pins: Mapping[str, Pins]) -> lis
 def _waiting_of(server: ServerOverview, pins: Pins, page: int) -> list[WaitingServer]:
     """What waits among the tools on one page of a server."""
     tools = server.tools[(page - 1) * PAGE_OF_TOOLS : page * PAGE_OF_TOOLS]
-    changes = [*(_moved(server, pins) if page == 1 else []), *_changes(tools, pins)]
+    changes = [*(_of_server(server, pins) if page == 1 else []), *_changes(tools, pins)]
     return _server(server, pins, [change() for change in changes])
 
 
 def _server(server: ServerOverview, pins: Pins, changes: Sequence[Change]) -> list[WaitingServer]:
     count = len(pins.waiting_tools) + (pins.waiting is not None)
-    hashes = {name: pin.hash for name, pin in pins.waiting_tools.items()}
+    hashes = versions_of(pins.waiting_tools)
     version = digest(hashes, pins.waiting.identity if pins.waiting is not None else "")
     return [WaitingServer(server.name, server.mode, changes, count, version)] if count else []
 
 
-def _moved(server: ServerOverview, pins: Pins) -> list[Callable[[], Change]]:
-    return [] if pins.waiting is None else [partial(_server_change, server.approved, pins.waiting)]
+def _of_server(server: ServerOverview, pins: Pins) -> list[Callable[[], Change]]:
+    """Its command or URL, and its instructions."""
+    moved = [] if pins.waiting is None else [partial(_server_change, server.approved, pins.waiting)]
+    said = [server.instructions] if server.instructions is not None else []
+    return [*moved, *_changes(said, pins)]
 
 
 def _server_change(before: ServerPin, now: ServerPin) -> Change:
@@ -187,8 +190,8 @@ def _change(tool: ToolOverview, pins: Pins) -> Change:
     pin = pins.waiting_tools[tool.name]
     # Without the two lines that name what is compared.
     lines = difference(unpacked(pins.tools.get(tool.name, ToolPin(""))), unpacked(pin))[2:]
-    version = digest({tool.name: pin.hash}) if pins.waiting is None else ""
-    return Change(tool.name, tool.state, pin.at_ms, lines, version, tool.notes)
+    version = digest({tool.name: pin.version}) if pins.waiting is None else ""
+    return Change(titled(tool.name), tool.state, pin.at_ms, lines, version, tool.notes)
 
 
 async def _back_to_all(request: Request) -> Response:

@@ -20,11 +20,12 @@ from mcp_optimizer.db.announced import announce
 from mcp_optimizer.db.tables import server_pin, tool_pin
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 from mcp_optimizer.domain.announcements import News
-from mcp_optimizer.domain.pins import NO_MARK, Mark, Pins, PinState, ServerPin, ToolPin
+from mcp_optimizer.domain.pins import NO_MARK, Mark, Pins, PinState, ServerPin, ToolPin, seen_first
 
 _APPROVED, _WAITING = PinState.APPROVED.value, PinState.WAITING.value
 _SERVER_KEY = ["server", "state"]
 _TOOL_KEY = ["server", "tool", "state"]
+_TOOL_VALUES = ["hash", "definition", "by", "at_ms", "whole", "sent"]
 
 _ESCAPE = "\x10"
 _UNSTORABLE = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")
@@ -77,24 +78,24 @@ class StoredPins(Transactions):
             if known.approved is not None:
                 return known
             at_ms = await _put_server(connection, server, _APPROVED, pin)
-            written = await _put_tools(connection, server, _APPROVED, tools)
-        approved = {name: ToolPin(tool.hash, b"", tool.by, written) for name, tool in tools.items()}
+            first = {name: replace(tool, at_ms=0) for name, tool in tools.items()}
+            written = await _put_tools(connection, server, _APPROVED, first)
+        approved = {name: replace(tool, definition=b"", at_ms=written) for name, tool in tools.items()}
         return Pins(replace(pin, at_ms=at_ms), approved)
 
     async def adopt(self, server: str, tools: Mapping[str, ToolPin]) -> None:
-        """Approve tools that were turned off at the baseline, the first time they are seen."""
+        """Approve what nobody could look at before, the first time it is seen: see `seen_first`."""
         async with self._writing(alone=True) as connection:
             known = (await _read(connection, server)).tools
-            unseen = {name: pin for name, pin in tools.items() if name in known and not known[name].hash}
-            await _put_tools(connection, server, _APPROVED, unseen)
+            await _put_tools(connection, server, _APPROVED, seen_first(known, tools))
 
     async def wait(self, server: str, pin: ServerPin | None, tools: Mapping[str, ToolPin]) -> None:
         """Exactly this waits for approval now; what waited before and is the same keeps its time."""
         async with self._writing(alone=True) as connection:
             known = await _read(connection, server)
             await _delete_tools(connection, server, _WAITING, known.waiting_tools.keys() - tools.keys())
-            before = {name: found.hash for name, found in known.waiting_tools.items()}
-            new = {name: found for name, found in tools.items() if before.get(name) != found.hash}
+            before = {name: found.version for name, found in known.waiting_tools.items()}
+            new = {name: found for name, found in tools.items() if before.get(name) != found.version}
             await _put_tools(connection, server, _WAITING, new)
             if pin is None:
                 await connection.execute(delete(server_pin).where(_is(server_pin, server, _WAITING)))
@@ -103,14 +104,14 @@ class StoredPins(Transactions):
 
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
         """Approve waiting tools by name, and another command or URL, each only if it is still what was looked at: its
-        hash. Returns the approved names.
+        version. Returns the approved names.
         """
         async with self._writing(alone=True) as connection:
             known = await _read(connection, server, definitions=True)
             approved = {
-                name: ToolPin(pin.hash, pin.definition, by)
+                name: replace(pin, by=by, at_ms=0)
                 for name, pin in known.waiting_tools.items()
-                if tools.get(name) == pin.hash
+                if tools.get(name) == pin.version
             }
             await _put_tools(connection, server, _APPROVED, approved)
             await _delete_tools(connection, server, _WAITING, approved)
@@ -133,12 +134,15 @@ class StoredPins(Transactions):
 async def _read(connection: AsyncConnection, server: str, *, definitions: bool = False) -> Pins:
     servers = await connection.execute(select(server_pin).where(server_pin.c.server == _escaped(server)))
     pins = {row.state: ServerPin(row.identity, _unescaped(row.shown), row.at_ms) for row in servers}
-    columns = [tool_pin.c.tool, tool_pin.c.state, tool_pin.c.hash, tool_pin.c.by, tool_pin.c.at_ms]
-    more = [tool_pin.c.definition] if definitions else []
+    columns = [column for column in tool_pin.c if definitions or column is not tool_pin.c.definition]
     tools: dict[str, dict[str, ToolPin]] = {_APPROVED: {}, _WAITING: {}}
-    for row in await connection.execute(select(*columns, *more).where(tool_pin.c.server == _escaped(server))):
+    for row in await connection.execute(select(*columns).where(tool_pin.c.server == _escaped(server))):
         definition = row.definition if definitions else b""
-        tools[row.state][_unescaped(row.tool)] = ToolPin(row.hash, definition, _unescaped(row.by), row.at_ms)
+        # An older gateway that approves a tool leaves these two as they were: they are about another definition then.
+        is_whole = row.whole is not None and row.whole.startswith(_binding(row.hash))
+        whole, sent = (row.whole[len(_binding(row.hash)) :], row.sent or "") if is_whole else ("", "")
+        pin = ToolPin(row.hash, definition, _unescaped(row.by), row.at_ms, whole, sent)
+        tools[row.state][_unescaped(row.tool)] = pin
     return Pins(pins.get(_APPROVED), tools[_APPROVED], pins.get(_WAITING), tools[_WAITING])
 
 
@@ -152,7 +156,7 @@ async def _put_server(connection: AsyncConnection, server: str, state: str, pin:
 
 
 async def _put_tools(connection: AsyncConnection, server: str, state: str, tools: Mapping[str, ToolPin]) -> int:
-    """Returns the time that was written with them."""
+    """Returns the time that was written with those that have none."""
     now = _now()
     for chunk in chunks(sorted(tools.items())):
         rows: list[dict[str, Any]] = [
@@ -163,12 +167,14 @@ async def _put_tools(connection: AsyncConnection, server: str, state: str, tools
                 "hash": pin.hash,
                 "definition": pin.definition,
                 "by": _escaped(pin.by),
-                "at_ms": now,
+                "at_ms": pin.at_ms or now,
+                "whole": _binding(pin.hash) + pin.whole if pin.whole else None,
+                "sent": pin.sent or None,
             }
             for name, pin in chunk
         ]
         statement = upsert(connection, tool_pin)
-        new = {column: statement.excluded[column] for column in ("hash", "definition", "by", "at_ms")}
+        new = {column: statement.excluded[column] for column in _TOOL_VALUES}
         await connection.execute(statement.on_conflict_do_update(index_elements=_TOOL_KEY, set_=new), rows)
     return now
 
@@ -180,6 +186,11 @@ async def _delete_tools(connection: AsyncConnection, server: str, state: str, na
 
 def _is(table: Table, server: str, state: str) -> ColumnElement[bool]:
     return and_(table.c.server == _escaped(server), table.c.state == state)
+
+
+def _binding(older_hash: str) -> str:
+    """What `whole` begins with while it is about the definition that has this hash."""
+    return f"{older_hash[:32]}:"
 
 
 def _escaped(text: str) -> str:

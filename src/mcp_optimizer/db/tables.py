@@ -198,7 +198,8 @@ server_pin = Table(
 )
 
 # The same for a tool: its approved definition, and the one that waits. `definition` is compressed JSON, `by` says who
-# approved it ("baseline" if nobody had to).
+# approved it ("baseline" if nobody had to). `whole` is the hash of all fields and `sent` that of the bytes; gateways
+# before schema 0015 write neither. A server's instructions are the tool without a name.
 tool_pin = Table(
     "tool_pin",
     metadata,
@@ -209,6 +210,8 @@ tool_pin = Table(
     Column("definition", LargeBinary, nullable=False),
     Column("by", Text, nullable=False),
     Column("at_ms", BigInteger, nullable=False),
+    Column("whole", Text),
+    Column("sent", Text),
 )
 
 # Who did what, and what allowed it. Rows are only added, and deleted by age; arguments are kept only if a setting says.

@@ -57,6 +57,10 @@ class ServerNames:
         # Only as much of a name is examined as a server's name can take, however long it is.
         self._longest = max((max(len(server), len(server.casefold())) for server in self.all), default=-1)
 
+    def among(self, servers: Iterable[str]) -> ServerNames:
+        """As if no other servers were configured."""
+        return ServerNames(self.all.intersection(servers), self._ours)
+
     def readings(self, name: str) -> list[Reading]:
         """Every way to split a name into a server and the rest; none for a name that refers to no server."""
         found = dict.fromkeys(self._read(name))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mcp_optimizer.domain.tools import Definition
@@ -34,6 +34,17 @@ class ToolChange(StrEnum):
     """What was approved cannot be read, so nobody can say."""
 
 
+INSTRUCTIONS = ""
+"""The name under which a server's instructions are pinned, beside its tools, none of which can have it."""
+
+_INSTRUCTIONS_READ = 1_000
+
+
+def read_of(instructions: str) -> str:
+    """As much of a server's instructions as is ever searched or shown, and therefore pinned."""
+    return instructions[:_INSTRUCTIONS_READ]
+
+
 class PinState(StrEnum):
     """Whether somebody approved what a row of the pins says, or still has to."""
 
@@ -52,15 +63,40 @@ class ServerPin:
 
 @dataclass(frozen=True, slots=True)
 class ToolPin:
-    """What a tool is: the hash of its definition, and the definition as compressed JSON.
+    """What a tool is, or a server's instructions: hashes, and the definition as it was sent, as compressed JSON.
 
-    Without a hash, it was turned off when its server's tools were approved, and nobody has seen it yet.
+    Without a `hash`, it was turned off when its server's tools were approved, and nobody has seen it yet. That hash
+    leaves out what gateways before schema 0015 left out, which may use the same database.
     """
 
     hash: str
     definition: bytes = b""
     by: str = ""
     at_ms: int = 0
+    whole: str = ""
+    """The hash of all fields, whatever the order of lists and keys; empty if only an older gateway has seen it."""
+    sent: str = ""
+    """The `definition_hash` of the definition, byte for byte."""
+
+    @property
+    def version(self) -> str:
+        """Stands for exactly what is approved with it."""
+        return self.whole or self.hash
+
+
+def seen_first(known: Mapping[str, ToolPin], found: Mapping[str, ToolPin]) -> dict[str, ToolPin]:
+    """Those of the found pins that say nothing else than the known ones do, and more: of tools that were turned off, of
+    instructions, and of fields that an older gateway did not look at. The latter keep their time and their author.
+    """
+    new: dict[str, ToolPin] = {}
+    for name, pin in found.items():
+        before = known.get(name)
+        if before is None or not before.hash:
+            if before is not None or name == INSTRUCTIONS:
+                new[name] = pin
+        elif not before.whole and before.hash == pin.hash:
+            new[name] = replace(pin, by=before.by, at_ms=before.at_ms)
+    return new
 
 
 @dataclass(frozen=True)
@@ -108,3 +144,7 @@ class Admitted:
     """Their definitions, to be considered again after an approval."""
     announced: Mapping[str, HeldTool] = field(default_factory=dict)
     """Tools that changed and are used all the same."""
+    instructions: str = ""
+    """As much of the server's instructions as may be searched and shown."""
+    other_instructions: HeldTool | None = None
+    """That nobody approved the instructions as they are now, whether or not they are used."""

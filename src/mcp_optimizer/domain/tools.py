@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from mcp_optimizer.domain.hidden_text import has_hidden, tool_without_hidden
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,10 +141,13 @@ def _recently_parsed(definition: Definition) -> McpTool:
     return definition.parsed()
 
 
-@lru_cache(maxsize=4_096)
-def shape_key(server: str, definition_hash: str) -> str:
-    """The key of what a server's tool returns: two servers may define a tool alike and return different things."""
-    return _hash(f"{server}\0{definition_hash}")
+@lru_cache(maxsize=16_384)
+def shape_key(server: str, definition_hash: str, principal: str = LOCAL_PRINCIPAL.id) -> str:
+    """The key of what a server's tool returns to one caller: two servers may define a tool alike and return different
+    things, and what one caller is returned is not for others. It begins with the key of the tool, up to a dot.
+    """
+    tool = _hash(f"{server}\0{definition_hash}")
+    return tool if principal == LOCAL_PRINCIPAL.id else f"{tool}.{_hash(principal)[:32]}"
 
 
 def _hash(wire_json: str) -> str:

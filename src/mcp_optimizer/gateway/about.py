@@ -40,7 +40,9 @@ def about_server(state: UpstreamState, listing: str = "") -> str:
     elif listing:
         said.append(f"where it may work: {listing}()")
     if state.instructions and not state.spec.description:
-        said.append(_line(opening(state.instructions)))
+        # Quoted, because it is the server that says so, and not the gateway or the user.
+        words = _line(opening(state.instructions)).replace('"', "'")
+        said.append(f'says "{words}"')
     return "; ".join(said)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
 from mcp_optimizer.catalog.use import LearnedUse
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
 from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.about import LISTING_PLACES, about_server
@@ -52,12 +53,15 @@ _CERTAIN = 0.9
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked for: the request, further words, how many tools, and in which form. Made by `Finder.query`."""
+    """What is asked for: the request, further words, how many tools, in which form, and by which principal. Made by
+    `Finder.query`.
+    """
 
     tool_description: str
     tool_keywords: str = ""
     limit: int | None = None
     detail: Detail = Detail.FULL
+    principal: str = LOCAL_PRINCIPAL.id
 
     @property
     def text(self) -> str:
@@ -107,7 +111,7 @@ class Finder:
         find_tokens: int,
         limits: Limits,
         use: LearnedUse | None = None,
-        shape: Callable[[CatalogTool], str] = lambda _tool: "",
+        shape: Callable[[CatalogTool, str], str] = lambda _tool, _principal: "",
         stubs: Stubs | None = None,
         *,
         says_savings: bool = True,
@@ -127,7 +131,9 @@ class Finder:
         self._find_tokens = find_tokens
         self._says_savings = says_savings
 
-    def query(self, description: str, keywords: str, limit: int | None, detail: Detail) -> Query:
+    def query(
+        self, description: str, keywords: str, limit: int | None, detail: Detail, principal: str = LOCAL_PRINCIPAL.id
+    ) -> Query:
         """What is read of a request; raises InvalidRequest if it cannot be searched for."""
         if detail is Detail.PYTHON and self._stubs is None:
             raise InvalidRequest('detail="python" is for scripts, which are off here. Leave detail out.')
@@ -138,7 +144,7 @@ class Finder:
             raise InvalidRequest(
                 f"The request is too long: {length:,} characters, maximum {longest:,}. Describe one action."
             )
-        return Query(request_read(description), keywords_read(keywords), limit, detail)
+        return Query(request_read(description), keywords_read(keywords), limit, detail, principal)
 
     def find(self, snapshot: Snapshot, query: Query, seen: Seen | None = None) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers, and the reply's
@@ -158,7 +164,7 @@ class Finder:
         if parts:
             most = max(limit, _OF_A_PART * len(parts)) if query.limit is None else limit
             hits = _together(parts, hits)[: min(most, at_once)]
-        forms = self._put(snapshot, [tool for tool, _ in hits], query.detail, room)
+        forms = self._put(snapshot, [tool for tool, _ in hits], query, room)
         tools = tuple(
             FoundTool(tool, hit.score, form, hit.is_general, hit.is_named and query.names(tool))
             for (tool, hit), form in zip(hits, forms, strict=False)
@@ -229,21 +235,21 @@ class Finder:
         least = max(_BETTER, best + 0.05) if _says_enough(part) else _BETTER
         return own if own and own[0][1].score >= least else hits
 
-    def _put(self, snapshot: Snapshot, tools: Sequence[CatalogTool], detail: Detail, room: int) -> list[Form]:
+    def _put(self, snapshot: Snapshot, tools: Sequence[CatalogTool], query: Query, room: int) -> list[Form]:
         """The tools in the form that is asked for, as programs read them."""
-        if self._stubs is None or detail is not Detail.PYTHON:
-            return self._forms.reply(tools, detail, room)
-        written = [(tool, self._stub(snapshot, tool)) for tool in tools]
+        if self._stubs is None or query.detail is not Detail.PYTHON:
+            return self._forms.reply(tools, query.detail, room)
+        written = [(tool, self._stub(snapshot, tool, query)) for tool in tools]
         return stub_forms(written, self._forms, self._count, room)
 
-    def _stub(self, snapshot: Snapshot, tool: CatalogTool) -> str:
+    def _stub(self, snapshot: Snapshot, tool: CatalogTool, query: Query) -> str:
         assert self._stubs is not None
-        return self._stubs.stub(snapshot, tool, self._shape(tool))
+        return self._stubs.stub(snapshot, tool, self._shape(tool, query.principal))
 
-    def _python(self, found: FoundTools, snapshot: Snapshot, stubs: Stubs, seen: Seen | None, budget: int) -> str:
-        sources = PythonSources(
-            lambda tool: stubs.spelling(snapshot, tool), lambda tool: self._stub(snapshot, tool), self._count
-        )
+    def _python(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None, budget: int) -> str:
+        assert self._stubs is not None
+        spelling = partial(self._stubs.spelling, snapshot)
+        sources = PythonSources(spelling, lambda tool: self._stub(snapshot, tool, query), self._count)
         return python_text(found, sources, budget, seen)
 
     def _text(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None) -> str:
@@ -252,7 +258,7 @@ class Finder:
         # The last line is part of what a reply should cost.
         budget = self._find_tokens - (self._count(ending) + 1 if ending else 0)
         if query.detail is Detail.PYTHON and self._stubs is not None:
-            text = self._python(found, snapshot, self._stubs, seen, budget)
+            text = self._python(found, snapshot, query, seen, budget)
         elif query.detail is Detail.SIGNATURE:
             text = self._signatures(found, snapshot, query, seen, budget)
         else:
@@ -261,7 +267,9 @@ class Finder:
 
     def _signatures(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None, budget: int) -> str:
         room = self._limits.reply_tokens - _AROUND
-        sources = TextSources(self._forms, self._count, room, self._shape, lambda server: _about(snapshot, server))
+        sources = TextSources(
+            self._forms, self._count, room, lambda tool: self._shape(tool, query.principal), partial(_about, snapshot)
+        )
         return reply_text(found, sources, budget, frozenset(terms(query.text)), seen)
 
 

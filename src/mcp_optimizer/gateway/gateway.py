@@ -139,7 +139,7 @@ class Gateway:
         """The few tools that fit a request, with exact savings against all tools of running servers. At once, and not
         counted: for programs of one user; see `search`.
         """
-        query = self._finder.query(tool_description, tool_keywords, limit, detail)
+        query = self._finder.query(tool_description, tool_keywords, limit, detail, caller.principal.id)
         return self._find(self._catalog.snapshot, caller, query)
 
     async def search(
@@ -157,7 +157,7 @@ class Gateway:
 
         `is_conversation`: this caller is one conversation, in which nothing needs to be shown twice.
         """
-        query = self._finder.query(tool_description, tool_keywords, limit, detail)
+        query = self._finder.query(tool_description, tool_keywords, limit, detail, caller.principal.id)
         self.permissions.take_turn(caller, query.searches)
         seen = self._conversations.of(caller.conversation) if is_conversation else None
         await self._starting.wait(partial(self.seen_by, caller), partial(self._has_likely, query, caller))
@@ -309,9 +309,11 @@ class Gateway:
         """A tool as its server sent it, under its public name."""
         return {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
 
-    def shape(self, tool: CatalogTool) -> str:
-        """What a tool returns, in about 35 tokens: by its output schema, else by its results; "" if nobody knows."""
-        return shape_text(tool.server, tool.record.definition, self._shapes)
+    def shape(self, tool: CatalogTool, principal: str = LOCAL.principal.id) -> str:
+        """What a tool returns to a principal, in about 35 tokens: by its output schema, else by its results; "" if
+        nobody knows.
+        """
+        return shape_text(tool.server, tool.record.definition, self._shapes, principal)
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
         """The schema of a tool that has parameters sent as headers; None for any other."""

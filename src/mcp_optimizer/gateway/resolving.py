@@ -40,7 +40,7 @@ def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
     if named := _meant(snapshot, name):
         raise _no_tool_of(snapshot, name, named)
     if snapshot.names.servers.meant(name):
-        # Of a server that does not exist for this caller: no other server may take such a call.
+        # Of a server that this connection leaves out: no other server may take such a call.
         raise UnknownTool(name, nearest_names(snapshot, name))
     if snapshot.names.servers.is_ours(name):
         raise InvalidRequest(_ours(snapshot, name))

@@ -2,19 +2,20 @@
 
 The one place that decides about tools, for find, list, profiles and calls alike. Views are snapshots themselves, made
 on demand and kept for the callers that are active. A view of a caller with few servers costs what their tools cost,
-whatever the size of the catalog: so callers can be the tenants of one index. Called by the gateway; knows no transport.
+whatever the size of the catalog: so callers can be the tenants of one index. Servers that do not exist for a caller
+leave no trace in its view, neither in what names mean nor in how rare a word is. Called by the gateway; knows no
+transport.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import compress
 from threading import Lock
 
-from mcp_optimizer.catalog import CatalogTool, FewTools, Snapshot
+from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.decisions import Decision, Effect
 from mcp_optimizer.domain.principal import Principal
@@ -23,11 +24,13 @@ from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rules import RuleBook
 from mcp_optimizer.upstream.questions import ELICITATION, refusal
 
-_KEPT = 64_000_000
+_KEPT = 128_000_000
 """Bytes, estimated, of the views that are kept: those of the callers that were active last."""
 
-_EACH = 100
-"""Bytes for a tool of a view with few; each tool of the catalog takes one more, in its mask."""
+_EACH = 6_000
+"""Bytes for a tool in the view of a caller that is confined to some servers: its words, weighed among those of these
+servers, and its vector.
+"""
 
 _WHOLE = 9
 """Bytes for each tool of the catalog in the view of a caller that is not confined to some servers."""
@@ -108,28 +111,15 @@ class Views:
         with self._changing:
             known = self._known.get(key)
         if known is None or known[0] is not snapshot or known[1] is not rulebook:
-            known = (snapshot, rulebook, self._made(snapshot, caller, keep))
+            known = (snapshot, rulebook, _made(snapshot, caller, keep))
         with self._changing:
             if (replaced := self._known.pop(key, None)) is not None:
-                self._size -= _weight(replaced[2])
+                self._size -= _weight(*replaced)
             self._known[key] = known
-            self._size += _weight(known[2])
+            self._size += _weight(*known)
             while self._size > self._most and len(self._known) > 1:
-                self._size -= _weight(self._known.popitem(last=False)[1][2])
+                self._size -= _weight(*self._known.popitem(last=False)[1])
         return known[2]
-
-    def _made(self, snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
-        states = {name: state for name, state in snapshot.states.items() if self.permits_server(caller, name)}
-        tools, mask = _chosen(snapshot, caller, keep)
-        return replace(
-            snapshot,
-            tools=tools,
-            states=states,
-            baseline_tokens=sum(tool.tokens for at in compress(range(len(mask)), mask) if (tool := tools[at])),
-            table=snapshot.names,
-            mask=mask,
-            unapproved=snapshot.unapproved.of(states),
-        )
 
     def _is_callable(self, caller: Caller, tool: CatalogTool, *, is_asked: bool) -> bool:
         if not self.permits_server(caller, tool.server):
@@ -138,24 +128,22 @@ class Views:
         return effect is Effect.ALLOW or (effect is Effect.ASK and is_asked)
 
 
-def _chosen(snapshot: Snapshot, caller: Caller, keep: Keep) -> tuple[Sequence[CatalogTool | None], bytes]:
-    """The tools that are kept, at their positions, and where that is."""
+def _made(snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
     given = [servers for servers in (caller.principal.servers, caller.narrowed) if servers is not None]
-    if not given:
-        tools = tuple(tool if tool is not None and keep(tool) else None for tool in snapshot.tools)
-        return tools, bytes(tool is not None for tool in tools)
-    positions = (at for server in frozenset.intersection(*given) for at in snapshot.names.of_server(server))
-    few = {at: tool for at in positions if (tool := snapshot.tools[at]) is not None and keep(tool)}
-    mask = bytearray(len(snapshot.tools))
-    for at in few:
-        mask[at] = True
-    return FewTools(few, len(snapshot.tools)), bytes(mask)
+    # An address that leaves out servers of the caller does not give their names to others.
+    seen = snapshot.confined(frozenset.intersection(*given), caller.principal.servers) if given else snapshot
+    tools = tuple(tool if tool is not None and keep(tool) else None for tool in seen.tools)
+    return replace(
+        seen,
+        tools=tools,
+        baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
+        table=seen.names,
+        mask=bytes(tool is not None for tool in tools),
+    )
 
 
-def _weight(view: Snapshot) -> int:
-    if isinstance(view.tools, FewTools):
-        return len(view.tools) + _EACH * (view.mask or b"").count(1)
-    return _WHOLE * len(view.tools)
+def _weight(snapshot: Snapshot, _rulebook: RuleBook, view: Snapshot) -> int:
+    return (_WHOLE if view.index is snapshot.index else _EACH) * len(view.tools)
 
 
 def can_ask(caller: Caller) -> bool:

@@ -35,9 +35,15 @@ def troubles(snapshot: Snapshot) -> tuple[str, ...]:
         f"`mcp-optimizer trust diff {shlex.quote(server)}` shows what changed."
         for server, number in sorted(waiting.items())
     ]
+    held += [
+        f"The instructions of `{server}` wait for your approval: `mcp-optimizer trust diff {shlex.quote(server)}` "
+        "shows what changed."
+        for server in sorted(snapshot.unapproved.instructions)
+        if server not in waiting and not snapshot.states[server].instructions
+    ]
     return tuple(
         line
-        for told, kind in ((failed, "that do not run"), (logins, "that want a login"), (held, "with tools that wait"))
+        for told, kind in ((failed, "that do not run"), (logins, "that want a login"), (held, "with changes that wait"))
         for line in _first(told, kind)
     )
 

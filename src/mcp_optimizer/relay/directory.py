@@ -153,21 +153,26 @@ class Directory:
             return [(server, uri), (server, own)] if is_own else [(server, own), (server, uri)]
         providers = self.providers(RESOURCES.capability)
         if len(providers) == 1:
-            is_hidden = self._refuse_others(uri, providers, allowed) or not allowed(providers[0])
-            return [] if is_hidden else [(providers[0], uri)]
+            self._refuse_others(uri, providers, allowed)
+            return [(providers[0], uri)] if allowed(providers[0]) else []
         resources = await self._listings.of(providers, RESOURCES, allowed)
         found = await self._made_of(_usable(resources), RESOURCES)
-        if (entry := found.by_public.get(uri)) is not None:
-            return [(entry.server, entry.own)] if allowed(entry.server) else []
-        if shared := [entry.public for entry in found.entries if entry.own == uri and allowed(entry.server)]:
-            raise InvalidRequest(f"Several servers have the resource {uri}. Read one of: {', '.join(shared)}.")
+        public = found.by_public.get(uri)
+        if public is not None and allowed(public.server):
+            return [(public.server, public.own)]
+        shared = [entry for entry in found.entries if entry.own == uri and allowed(entry.server)]
+        if len(shared) == 1:
+            # The others that list it do not exist for whoever asks.
+            return [(shared[0].server, uri)]
+        if shared:
+            choice = ", ".join(entry.public for entry in shared)
+            raise InvalidRequest(f"Several servers have the resource {uri}. Read one of: {choice}.")
         templates = await self._listings.of(providers, TEMPLATES, allowed)
         self._learn(_usable(resources), _usable(templates))
-        if self._refuse_others(uri, providers, allowed):
-            return []
-        holdings = {server: self._holdings.get(server, Holding()) for server in providers}
-        # Among all servers, so that none gets a URI only because its owner does not exist for this caller.
-        return [(server, uri) for server in answering(uri, holdings) if allowed(server)]
+        self._refuse_others(uri, providers, allowed)
+        holdings = {server: self._holdings.get(server, Holding()) for server in providers if allowed(server)}
+        # As if the hidden ones were not there.
+        return [(server, uri) for server in answering(uri, holdings)]
 
     async def template(self, uri: str, allowed: Allowed = everything) -> tuple[str, str] | None:
         """The server and own form of a template or resource, for completing its arguments."""
@@ -222,26 +227,20 @@ class Directory:
                 self._held_from[server] = now
                 self._holdings[server] = Holding.of(*(one.entries if one else () for one in now))
 
-    def _refuse_others(self, uri: str, providers: list[str], allowed: Allowed) -> bool:
-        """Refuse a URI of a server that is down, or one that may belong to several servers; never guess.
-
-        Whether it belongs only to servers that are down and do not exist for whoever asks.
-        """
+    def _refuse_others(self, uri: str, providers: list[str], allowed: Allowed) -> None:
+        """Refuse a URI of a server that is down, or one that may belong to several servers; never guess."""
         place = place_of(uri)
         if place is None:
-            return False
+            return
         states = self._states()
-        owners = sorted(name for name, held in self._holdings.items() if name in states and held.owns(place))
-        shown = [name for name in owners if allowed(name)]
+        held = [name for name in self._holdings if name in states and allowed(name)]
+        owners = sorted(name for name in held if self._holdings[name].owns(place))
         if owners and not set(owners) & set(providers):
-            if shown:
-                raise _unavailable(states[shown[0]])
-            return True
-        if len(shown) > 1 and place.authority:
+            raise _unavailable(states[owners[0]])
+        if len(owners) > 1 and place.authority:
             schemes = self._configured().schemes
-            choice = ", ".join(schemes.public(server, uri) for server in shown)
+            choice = ", ".join(schemes.public(server, uri) for server in owners)
             raise InvalidRequest(f"Several servers have resources at {place.authority!r}. Read one of: {choice}.")
-        return False
 
 
 def _usable(answers: Mapping[str, Answer]) -> dict[str, Listed]:

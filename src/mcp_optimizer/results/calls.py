@@ -38,8 +38,8 @@ class Call:
 
     @property
     def shape_key(self) -> str:
-        """The key of what the tool returns."""
-        return shape_key(self.server, self.definition_hash)
+        """The key of what the tool returns to this caller."""
+        return shape_key(self.server, self.definition_hash, self.caller.principal.id)
 
     @property
     def reads(self) -> bool:

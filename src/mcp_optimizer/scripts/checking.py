@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.shapes import Shape
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.scripts.attributes import attribute_problems
 from mcp_optimizer.scripts.call_sites import CallSites
@@ -48,26 +49,30 @@ class _Prepared:
 
 
 class ScriptChecker:
-    """Checks scripts. `learned` says what was seen in the results of a tool."""
+    """Checks scripts. `learned` says what a principal has seen in the results of a tool."""
 
     def __init__(
         self,
         workers: CheckWorkers,
         limits: Limits = DEFAULT_LIMITS,
-        learned: Callable[[CatalogTool], Shape | None] = lambda _tool: None,
+        learned: Callable[[CatalogTool, str], Shape | None] = lambda _tool, _principal: None,
     ) -> None:
         self._workers = workers
         self._limits = limits
         self._learned = learned
         self._reading = asyncio.Lock()
 
-    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> Checked:
-        """What is wrong with a script, by line. Those that are no warnings would end it. `variables` it is given."""
+    async def check(
+        self, script: str, toolbox: Toolbox, variables: Collection[str] = (), principal: str = LOCAL_PRINCIPAL.id
+    ) -> Checked:
+        """What is wrong with a principal's script, by line. Those that are no warnings would end it. `variables` it is
+        given.
+        """
         if len(script) > self._limits.script_characters:
             return Checked()
         # One at a time: threads that compute would take turns with the event loop, and everybody would wait.
         async with self._reading:
-            read = await asyncio.to_thread(self._read, script, toolbox, variables)
+            read = await asyncio.to_thread(self._read, script, toolbox, variables, principal)
         if read is None:
             return Checked()
         found, told = [*read.problems], {problem.line for problem in read.problems}
@@ -78,7 +83,7 @@ class ScriptChecker:
         found += [problem for problem in await self._typed(said, read.context) if problem.line not in told]
         return Checked(_sorted(found), said.is_made)
 
-    def _read(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> _Prepared | None:
+    def _read(self, script: str, toolbox: Toolbox, variables: Collection[str], principal: str) -> _Prepared | None:
         try:
             tree = parsed_quietly(script)
             sites = CallSites(tree, toolbox, variables)
@@ -90,7 +95,8 @@ class ScriptChecker:
             return None
         exact = ExactStubs(self._limits.script_stub_characters)
         used = list(sites.used)
-        shapes = {tool.key: shape for tool in _tools(used, toolbox) if (shape := self._learned(tool)) is not None}
+        learned = ((tool.key, self._learned(tool, principal)) for tool in _tools(used, toolbox))
+        shapes = {key: shape for key, shape in learned if shape is not None}
         stubs = "\n".join([preamble(variables), exact.write(toolbox, used, shapes)])
         packed = {site.node.lineno for site in sites.sites if len(site.node.args) == 1}
         found = [*sites.problems, *_untyped(tree, sites)]

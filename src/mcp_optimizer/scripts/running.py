@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.domain.script_mode import SCRIPT_META_KEY, ScriptMode
@@ -51,7 +51,7 @@ _MOST_NAMED = 50
 class Checker(Protocol):
     """Finds mistakes in a script before anything is called."""
 
-    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> Checked: ...
+    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str], principal: str) -> Checked: ...
     async def close(self) -> None: ...
 
 
@@ -106,7 +106,7 @@ class ScriptRunner:
             source = await self._source(script, toolbox, variables)
         except InvalidRequest as error:
             return Checked(unreadable=str(error).removesuffix(" Nothing was called."))
-        return await self._check(source, toolbox, variables)
+        return await self._check(source, toolbox, variables, LOCAL.principal.id)
 
     async def run(
         self,
@@ -129,7 +129,7 @@ class ScriptRunner:
         source = await self._read(script, toolbox, arguments, caller)
         allowed = await self._allowed(mode or self.mode, may_change, toolbox, caller)
         self._refuse(source, allowed, toolbox, caller)
-        checked = await self._check(source, toolbox, arguments)
+        checked = await self._check(source, toolbox, arguments, caller.principal.id)
         if refusals := checked.refusals:
             raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *refusals]))
         job = _Job(source, arguments, toolbox, allowed, checked, caller.conversation, started)
@@ -189,8 +189,12 @@ class ScriptRunner:
             if refusal is not None:
                 raise InvalidRequest(f"line {mention.line}: {refusal} Nothing was called.")
 
-    async def _check(self, source: ScriptSource, toolbox: Toolbox, variables: Collection[str]) -> Checked:
-        return await self._checker.check(source.script, toolbox, variables) if self._checker is not None else Checked()
+    async def _check(
+        self, source: ScriptSource, toolbox: Toolbox, variables: Collection[str], principal: str
+    ) -> Checked:
+        if self._checker is None:
+            return Checked()
+        return await self._checker.check(source.script, toolbox, variables, principal)
 
     async def _run(self, job: _Job, turn: ScriptTurn, clock: ScriptClock, calls: InnerCalls) -> dict[str, Any]:
         limits = self._limits

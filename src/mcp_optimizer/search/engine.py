@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
@@ -124,11 +125,31 @@ def _hit(position: np.int64, likelihood: np.float32, named: Collection[int] = ()
 class SearchIndex:
     """Everything needed to rank one set of tools."""
 
-    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary, encoder: Encoder | None = None) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        vocabulary: Vocabulary | None,
+        encoder: Encoder | None = None,
+        whole: tuple[SearchIndex, Sequence[int]] | None = None,
+    ) -> None:
+        """Without a vocabulary, it is part of the `whole` index, of which it has these positions."""
         self.size = len(entries)
+        self._known_parts: WeakValueDictionary[tuple[int, ...], SearchIndex] = WeakValueDictionary()
+        self._whole = whole
         has_vectors = encoder is not None and any(entry.vector is not None for entry in entries)
         self._encoder = encoder if has_vectors else None
         self._parts = IndexParts(entries, vocabulary, has_vectors=has_vectors)
+
+    def confined(self, positions: Sequence[int], entries: Sequence[Entry]) -> SearchIndex:
+        """An index of some of the tools, for somebody for whom the others do not exist: their words make none of its
+        words rarer or more frequent, and spell no request. `entries` need no vectors. It is built when it is first
+        searched, and the same for all who see the same tools.
+        """
+        key = tuple(positions)
+        if (found := self._known_parts.get(key)) is None:
+            seen = [replace(one, vector=self._parts.vector_at(at)) for at, one in zip(key, entries, strict=True)]
+            found = self._known_parts[key] = SearchIndex(seen, None, self._encoder, (self, key))
+        return found
 
     def spelt_like(self, name: str) -> Sequence[int]:
         """The tools whose name, with or without the server's, has exactly these words, however they are joined."""
@@ -221,7 +242,7 @@ class SearchIndex:
 
     def _general(self, query: str, cosines: Cosines, allowed: Mask, matrix: Floats) -> list[Hit]:
         """The allowed general-purpose tools, nearest to the request first; none if none is near."""
-        generality = self._generality
+        generality = self.generality
         if generality is None:
             return []
         eligible = generality.tools(self._fusion(cosines).general) & allowed & (cosines.whole >= LEAST_COSINE)
@@ -232,7 +253,13 @@ class SearchIndex:
         ]
 
     @lazy
-    def _generality(self) -> Generality | None:
+    def generality(self) -> Generality | None:
+        """Which tools are for anything; None if that is not known."""
+        if self._whole is not None:
+            # It depends on no other tool, and takes a dozen texts to be embedded.
+            whole, positions = self._whole
+            known = whole.generality
+            return None if known is None else Generality(known.nearness[list(positions)])
         encoder = self._encoder
         if encoder is None:
             return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.search.deprecation import Superseded
-from mcp_optimizer.search.lexical import LexicalIndex, Vector, Vocabulary
+from mcp_optimizer.search.lexical import LexicalIndex, Vector, Vocabulary, translated
 from mcp_optimizer.search.names import Names
 from mcp_optimizer.search.vectors import VectorIndex
 
@@ -26,12 +26,13 @@ _FEW = 1_000
 class IndexParts:
     """The parts of one index. Parts that are needed by two threads at once may be built twice."""
 
-    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary, *, has_vectors: bool) -> None:
+    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary | None, *, has_vectors: bool) -> None:
+        """Without a vocabulary, this is part of another index, and has only the terms of its own tools."""
         self._entries = entries
         self._vocabulary = vocabulary
         self._has_vectors = has_vectors
         self._size = len(entries)
-        if self._size > _FEW:
+        if self._size > _FEW and vocabulary is not None:
             self._build()
 
     def _build(self) -> None:
@@ -42,7 +43,11 @@ class IndexParts:
 
     @lazy
     def lexical(self) -> LexicalIndex:
-        return LexicalIndex([entry.counts for entry in self._entries], self._vocabulary)
+        counts = [entry.counts for entry in self._entries]
+        if self._vocabulary is None:
+            vocabulary = Vocabulary()
+            return LexicalIndex([translated(one, vocabulary) for one in counts], vocabulary)
+        return LexicalIndex(counts, self._vocabulary)
 
     @lazy
     def names(self) -> Names:
@@ -55,6 +60,12 @@ class IndexParts:
     @lazy
     def vectors(self) -> VectorIndex:
         return VectorIndex([entry.vector for entry in self._entries] if self._has_vectors else [])
+
+    def vector_at(self, position: int) -> Vector | None:
+        """The vector of one tool, or None."""
+        if self._entries:
+            return self._entries[position].vector if self._has_vectors else None
+        return self.vectors.row(position)
 
     def rows(self) -> Sequence[Vector | None]:
         """The vector of each tool, or None."""

@@ -46,6 +46,13 @@ class VectorIndex:
             return [None] * count
         return [None if missing else row for missing, row in zip(self.missing, self._vectors, strict=True)]
 
+    def row(self, position: int) -> Floats | None:
+        """The vector of one tool, not copied, or None if it is missing."""
+        if self._vectors is None or self.missing[position]:
+            return None
+        found: Floats = self._vectors[position]
+        return found
+
     def _prepare(self, vectors: Floats) -> None:
         step = max(1, len(vectors) // _SAMPLE)
         sample = vectors[::step]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mcp_optimizer.domain.hidden_text import with_hidden_shown
+from mcp_optimizer.domain.pins import INSTRUCTIONS
 from mcp_optimizer.errors import listed
 
 MOST_LINES = 400
@@ -31,8 +32,13 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]
     return shown if rest <= 0 else [*shown[:MOST_LINES], f"… {rest:,} more lines"]
 
 
+def titled(name: str) -> str:
+    """What a person calls something that is pinned."""
+    return "its instructions" if name == INSTRUCTIONS else name
+
+
 def digest(tools: Mapping[str, str], identity: str = "") -> str:
-    """Stands for exactly these hashes, so that nobody approves what was not shown.
+    """Stands for exactly these versions, so that nobody approves what was not shown.
 
     Long enough that a server cannot look for two definitions with the same one: to be shown, and to be approved.
     """
@@ -41,7 +47,7 @@ def digest(tools: Mapping[str, str], identity: str = "") -> str:
 
 def told(approved: Sequence[str], *, is_moved: bool) -> str:
     """What was approved, for the audit."""
-    return listed([*(["its command or URL"] if is_moved else []), *approved])
+    return listed([*(["its command or URL"] if is_moved else []), *map(titled, approved)])
 
 
 def _lines(definition: Mapping[str, Any]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Decides which of a server's listed tools are what was approved, and keeps what was.
+"""Decides which of a server's listed tools are what was approved, and keeps what was; its instructions likewise.
 
 The first listing of a server counts as approved. Later, tools that changed, or were added, are held back or announced,
-as the server's mode says. The catalog asks at every listing; the command line and the dashboard approve. Knows no
-client, and never logs a server's texts.
+as the server's mode says; those that are the same are used exactly as they were approved. The catalog asks at every
+listing; the command line and the dashboard approve. Knows no client, and never logs a server's texts.
 """
 
 from __future__ import annotations
@@ -13,10 +13,30 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-from mcp_optimizer.domain.pins import Admitted, HeldTool, Mark, Pins, ServerPin, ToolChange, ToolPin, TrustMode
+from mcp_optimizer.domain.pins import (
+    INSTRUCTIONS,
+    Admitted,
+    HeldTool,
+    Mark,
+    Pins,
+    ServerPin,
+    ToolChange,
+    TrustMode,
+    read_of,
+)
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import CatalogError, listed, quoted
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.trust.pins import Verdict, baseline, compare, hashes_by_name, identity_of, pins_by_name
+from mcp_optimizer.trust.pins import (
+    Verdict,
+    as_approved,
+    baseline,
+    compare,
+    identity_of,
+    instructions_of,
+    pins_by_name,
+    versions_of,
+)
 from mcp_optimizer.trust.store import PinsInMemory, PinStore
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -58,9 +78,10 @@ class Keeper:
 
     async def admit(self, state: UpstreamState) -> Admitted:
         """What of a server's listing may be used. Waits until the database is open, or is known to be of no use."""
-        mode, definitions = self._modes.get(state.name, TrustMode.OFF), state.listing.tools
+        mode, said = self._modes.get(state.name, TrustMode.OFF), read_of(state.instructions)
+        definitions: Sequence[Definition] = state.listing.tools
         if mode is TrustMode.OFF:
-            return Admitted(definitions)
+            return Admitted(definitions, instructions=said)
         server = identity_of(state.spec)
         # One listing at a time, so that what waits for approval is of the latest.
         async with self._turns[state.name]:
@@ -71,24 +92,27 @@ class Keeper:
             if pins.approved is None:
                 self._marks.pop(state.name, None)
                 self._beginning[state.name] = self._tasks.spawn(self._begin(store, state, server))
-                return Admitted(definitions)
-            hashes = await asyncio.to_thread(hashes_by_name, definitions)
-            verdict = compare(pins, server, hashes)
-            await self._write_down(store, state, server, verdict, pins)
+                return Admitted(definitions, instructions=said)
+            verdict = await asyncio.to_thread(compare, pins, server, _pinned(state))
+            changes = await self._write_down(store, state, server, verdict, pins)
+            definitions = await self._as_approved(store, state, verdict)
         unapproved = _unapproved(state, verdict, pins)
         self._remember(state.name, pins, unapproved)
-        self._log(state.name, mode, verdict, hashes)
+        self._log(state.name, mode, verdict, changes)
+        other = unapproved.pop(INSTRUCTIONS, None)
         if mode is TrustMode.WARN:
-            return Admitted(definitions, announced=unapproved)
+            return Admitted(definitions, announced=unapproved, instructions=said, other_instructions=other)
         return Admitted(
             [tool for tool in definitions if tool.name not in unapproved],
             unapproved,
             [tool for tool in definitions if tool.name in unapproved],
+            instructions=said if other is None else "",
+            other_instructions=other,
         )
 
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
-        """Approve waiting tools by name, and another command or URL of the server, each only if it still has the hash
-        that it was shown with. Returns the approved names.
+        """Approve waiting tools by name, and another command or URL of the server, each only if it is still the version
+        that was shown. Returns the approved names.
         """
         approved = await (await self._store()).approve(server, tools, by, identity)
         self._decide(server)
@@ -151,7 +175,7 @@ class Keeper:
 
     async def _begin(self, store: PinStore, state: UpstreamState, server: ServerPin) -> None:
         """Store a server's first listing as approved. Nobody waits for that: there is nothing to compare it with."""
-        first = await asyncio.to_thread(baseline, state.listing.tools, state.listing.turned_off)
+        first = await asyncio.to_thread(baseline, _pinned(state), state.listing.turned_off)
         try:
             pins = await store.begin(state.name, server, first)
         except CatalogError as error:
@@ -159,7 +183,7 @@ class Keeper:
             pins = await self._memory.begin(state.name, server, first)
         self._known[state.name] = pins
         is_ours = pins.approved is not None and pins.approved.identity == server.identity
-        if not is_ours or _hashes_of(pins.tools) != _hashes_of(first):
+        if not is_ours or versions_of(pins.tools) != versions_of(first):
             # Another gateway was first.
             self._decide(state.name)
 
@@ -194,7 +218,8 @@ class Keeper:
         self._tasks.spawn(self._look_later(state.name))
         tools = state.listing.tools
         held = {tool.name: HeldTool(state.name, tool.name, ToolChange.UNKNOWN, 0) for tool in tools}
-        return Admitted((), held, tools)
+        other = HeldTool(state.name, INSTRUCTIONS, ToolChange.UNKNOWN, 0) if state.instructions else None
+        return Admitted((), held, tools, other_instructions=other)
 
     async def _look_later(self, server: str) -> None:
         await asyncio.sleep(self._pause)
@@ -222,13 +247,13 @@ class Keeper:
 
     async def _write_down(
         self, store: PinStore, state: UpstreamState, server: ServerPin, verdict: Verdict, pins: Pins
-    ) -> None:
-        """What waits for approval, for those who approve. Nothing is written if it waits already."""
+    ) -> dict[str, str]:
+        """What waits for approval, for those who approve; its versions. Nothing is written if it waits already."""
         wanted = {*verdict.changes, *verdict.first_seen}
-        made = await asyncio.to_thread(pins_by_name, [tool for tool in state.listing.tools if tool.name in wanted])
+        made = await asyncio.to_thread(pins_by_name, [tool for tool in _pinned(state) if tool.name in wanted])
         waiting = {name: made[name] for name in verdict.changes}
         moved = server if verdict.is_other_server else None
-        is_same = _hashes_of(waiting) == _hashes_of(pins.waiting_tools)
+        is_same = versions_of(waiting) == versions_of(pins.waiting_tools)
         is_same_server = (moved and moved.identity) == (pins.waiting and pins.waiting.identity)
         try:
             if verdict.first_seen:
@@ -237,6 +262,20 @@ class Keeper:
                 await store.wait(state.name, moved, waiting)
         except CatalogError as error:
             logger.warning("Server %s: its changes cannot be stored for approval: %s.", quoted(state.name), error)
+        return versions_of(waiting)
+
+    async def _as_approved(self, store: PinStore, state: UpstreamState, verdict: Verdict) -> Sequence[Definition]:
+        """The listed tools; those that are the same in another order in the order that was approved."""
+        if not verdict.reordered:
+            return state.listing.tools
+        try:
+            kept = (await store.whole(state.name)).tools
+        except CatalogError as error:
+            self._complain(state.name, error)
+            return state.listing.tools
+        names = [name for name in verdict.reordered if name in kept]
+        approved = await asyncio.to_thread(lambda: {name: as_approved(name, kept[name]) for name in names})
+        return [approved.get(tool.name) or tool for tool in state.listing.tools]
 
     def _remember(self, server: str, pins: Pins, unapproved: Mapping[str, HeldTool]) -> None:
         self._known[server] = pins
@@ -260,9 +299,9 @@ class Keeper:
             return set()
         return {server for server, mark in marks.items() if self._marks.get(server, mark) != mark}
 
-    def _log(self, server: str, mode: TrustMode, verdict: Verdict, hashes: Mapping[str, str]) -> None:
-        """Once per change: which tools of which server, and how to see what changed."""
-        now = {(name, hashes[name]) for name in verdict.changes} | ({("", "")} if verdict.is_other_server else set())
+    def _log(self, server: str, mode: TrustMode, verdict: Verdict, changes: Mapping[str, str]) -> None:
+        """Once per change: which tools of which server, and how to see what changed. `changes`: versions by name."""
+        now = {*changes.items()} | ({("", "")} if verdict.is_other_server else set())
         new = now - self._logged.get(server, frozenset())
         self._logged[server], times = frozenset(now), self._times_logged[server] + 1
         if not new or times > _MOST_LOGGED + 1:
@@ -270,6 +309,8 @@ class Keeper:
         self._times_logged[server] = times
         names = sorted(name for name, _ in new if name)
         said = ["its command or URL is not the approved one"] if ("", "") in new else []
+        is_said_otherwise = any(version for name, version in new if name == INSTRUCTIONS)
+        said += ["its instructions are not the approved ones"] if is_said_otherwise else []
         shown = listed([*map(quoted, names)], _MOST_NAMED)
         said += [f"changed or new since its tools were approved: {shown}"] if names else []
         effect = (
@@ -282,7 +323,9 @@ class Keeper:
 def _unapproved(state: UpstreamState, verdict: Verdict, pins: Pins) -> dict[str, HeldTool]:
     begun = pins.approved.at_ms if pins.approved is not None else 0
     found = {}
-    for tool in state.listing.tools:
+    for tool in _pinned(state):
+        if tool.name == INSTRUCTIONS and not state.instructions:
+            continue
         change = verdict.changes.get(tool.name, ToolChange.SERVER if verdict.is_other_server else None)
         if change is not None:
             known = pins.tools.get(tool.name)
@@ -291,5 +334,6 @@ def _unapproved(state: UpstreamState, verdict: Verdict, pins: Pins) -> dict[str,
     return found
 
 
-def _hashes_of(tools: Mapping[str, ToolPin]) -> dict[str, str]:
-    return {name: pin.hash for name, pin in tools.items()}
+def _pinned(state: UpstreamState) -> list[Definition]:
+    """Everything of a listing that a model may read."""
+    return [*state.listing.tools, instructions_of(state.instructions)]

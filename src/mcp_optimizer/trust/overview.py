@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mcp_optimizer.domain.pins import Pins, ServerPin, ToolChange, ToolPin, TrustMode
+from mcp_optimizer.domain.pins import INSTRUCTIONS, Pins, ServerPin, ToolChange, ToolPin, TrustMode
 from mcp_optimizer.trust.checks import Key, clones, notes_on
 from mcp_optimizer.trust.pins import unpacked
 
@@ -14,7 +14,9 @@ APPROVED = "approved"
 
 @dataclass(frozen=True)
 class ToolOverview:
-    """A pinned tool: its state (approved, changed, new, server changed), since when, and notes on it."""
+    """A pinned tool, or a server's instructions: the state (approved, changed, new, server changed), since when, and
+    notes on it.
+    """
 
     name: str
     state: str
@@ -32,30 +34,35 @@ class ServerOverview:
     approved: ServerPin
     waiting: ServerPin | None
     tools: tuple[ToolOverview, ...]
+    instructions: ToolOverview | None = None
+    """None if it has none."""
 
     @property
     def unapproved(self) -> list[ToolOverview]:
-        return [tool for tool in self.tools if tool.state != APPROVED]
+        """Tools, and perhaps the instructions, that somebody has to look at."""
+        found = self.tools if self.instructions is None else (self.instructions, *self.tools)
+        return [one for one in found if one.state != APPROVED]
 
 
 def overview(pins: Mapping[str, Pins], modes: Mapping[str, TrustMode]) -> list[ServerOverview]:
     """All servers that have pins, by name."""
     current = {(server, name): unpacked(pin) for server, found in pins.items() for name, pin in _current(found)}
     alike = clones((key, _text(tool.get("description"))) for key, tool in current.items())
-    return [
-        ServerOverview(
-            server,
-            modes.get(server),
-            found.approved,
-            found.waiting,
-            tuple(
-                ToolOverview(name, _state(name, found), pin.at_ms, pin.by, _notes((server, name), current, alike))
-                for name, pin in _current(found)
-            ),
+    servers = []
+    for server, found in sorted(pins.items()):
+        if found.approved is None:
+            continue
+        pinned = [
+            ToolOverview(name, _state(name, found), pin.at_ms, pin.by, _notes((server, name), current, alike))
+            for name, pin in _current(found)
+        ]
+        tools = tuple(one for one in pinned if one.name != INSTRUCTIONS)
+        said = next(
+            (one for one in pinned if one.name == INSTRUCTIONS and current[server, one.name].get("instructions", True)),
+            None,
         )
-        for server, found in sorted(pins.items())
-        if found.approved is not None
-    ]
+        servers.append(ServerOverview(server, modes.get(server), found.approved, found.waiting, tools, said))
+    return servers
 
 
 def _current(pins: Pins) -> Iterable[tuple[str, ToolPin]]:

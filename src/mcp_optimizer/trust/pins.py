@@ -1,8 +1,9 @@
 """What counts as the same tool and the same server, and what changed since an approval. Pure; called by the keeper.
 
-A tool is its name, title, description, schemas and annotations. Icons, `_meta` and hints for its execution may change
-freely: no model reads them. A server is its command with arguments, or its URL, without secrets: a new token is no new
-server.
+A tool is every field that its server sends, because every field can reach a model. The order of keys and of lists is
+no part of it: some servers make both from sets, and send another order at every start. It tells a model nothing
+either, because what is sent on is the definition as it was approved. A server's instructions are pinned like a tool.
+A server is its command with arguments, or its URL, without secrets: a new token is no new server.
 """
 
 from __future__ import annotations
@@ -11,20 +12,23 @@ import hashlib
 import json
 import shlex
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pydantic_core
 
-from mcp_optimizer.domain.pins import Pins, ServerPin, ToolChange, ToolPin
+from mcp_optimizer.domain.pins import INSTRUCTIONS, Pins, ServerPin, ToolChange, ToolPin, read_of
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
-_COUNTED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-_UNORDERED = frozenset({"required", "enum", "type"})
-"""Keywords whose lists are sets: some servers send them in another order at every start."""
+_PLACES = frozenset({"prefixItems", "items", "const"})
+"""Keywords whose lists mean something by their order: a value is valid or not."""
+
+_OLDER_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_OLDER_SETS = frozenset({"required", "enum", "type"})
+"""What gateways before schema 0015 compared, and the lists whose order they ignored."""
 
 _LONGEST_SHOWN = 2_000
 
@@ -39,24 +43,45 @@ class Verdict:
     gone: tuple[str, ...] = ()
     """Approved tools that are not listed now. One that comes back unchanged is the same."""
     first_seen: tuple[str, ...] = ()
-    """Tools that were turned off when their server was approved: nobody could look at them then."""
+    """What nobody could look at when its server was approved: tools that were turned off then, and of a server that
+    only an older gateway has seen, its instructions and further fields of its tools.
+    """
+    reordered: tuple[str, ...] = ()
+    """Tools that are the same, but not byte for byte: the approved definitions are used."""
 
 
-def definition_hash(definition: Definition) -> str:
-    """The same for two definitions that a model reads alike."""
-    return _hash(_canonical(definition))
+def instructions_of(text: str) -> Definition:
+    """A server's instructions as something that can be pinned."""
+    return Definition.packing(INSTRUCTIONS, json.dumps({"instructions": read_of(text)}))
+
+
+_NOTHING_SAID = instructions_of("")
 
 
 def pin_of(definition: Definition, by: str = "") -> ToolPin:
     """What is stored of a tool."""
-    text = _canonical(definition)
-    return ToolPin(_hash(text), zlib.compress(text.encode()), by)
+    wire = zlib.compress(definition.wire_json.encode("utf-8", "surrogatepass"))
+    return ToolPin(_older_hash(definition), wire, by, 0, _whole_hash(definition), definition.definition_hash)
 
 
 def unpacked(pin: ToolPin) -> dict[str, Any]:
-    """The definition in a pin; empty if it has none."""
-    read: dict[str, Any] = json.loads(zlib.decompress(pin.definition)) if pin.definition else {}
+    """The definition in a pin, its lists in an order that does not depend on the server; empty if it has none."""
+    if not pin.definition:
+        return {}
+    text = zlib.decompress(pin.definition).decode("utf-8", "surrogatepass")
+    try:
+        read: dict[str, Any] = _unordered(pydantic_core.from_json(text))
+    except ValueError:
+        return {"unreadable": text}
     return read
+
+
+def as_approved(name: str, pin: ToolPin) -> Definition | None:
+    """The definition that was approved, byte for byte; None if the pin does not have it."""
+    if not pin.definition:
+        return None
+    definition = Definition.packing(name, zlib.decompress(pin.definition).decode("utf-8", "surrogatepass"))
+    return definition if definition.definition_hash == pin.sent else None
 
 
 def identity_of(spec: ServerSpec) -> ServerPin:
@@ -68,22 +93,36 @@ def identity_of(spec: ServerSpec) -> ServerPin:
     return ServerPin(_hash(json.dumps(parts)), shown[:_LONGEST_SHOWN])
 
 
-def compare(pins: Pins, server: ServerPin, listed: Mapping[str, str]) -> Verdict:
-    """What changed since the approval. `listed`: the hashes of the tools that the server lists, by name."""
+def compare(pins: Pins, server: ServerPin, listed: Iterable[Definition]) -> Verdict:
+    """What changed since the approval. `listed`: the server's tools and its instructions."""
     if pins.approved is None:
         return Verdict()
     changes: dict[str, ToolChange] = {}
-    first_seen = []
-    for name, found in listed.items():
-        approved = pins.tools.get(name)
-        if approved is None:
+    first_seen, reordered, names = [], [], set()
+    for definition in listed:
+        name, approved = definition.name, pins.tools.get(definition.name)
+        names.add(name)
+        if approved is not None and approved.sent == definition.definition_hash:
+            # As nearly always: the same bytes.
+            continue
+        if approved is not None and definition == _NOTHING_SAID:
+            continue
+        if approved is None and name != INSTRUCTIONS:
             changes[name] = ToolChange.NEW
-        elif not approved.hash:
+        elif approved is None or not approved.hash:
             first_seen.append(name)
-        elif approved.hash != found:
+        elif approved.whole:
+            if approved.whole == _whole_hash(definition):
+                reordered.append(name)
+            else:
+                changes[name] = ToolChange.CHANGED
+        elif approved.hash == _older_hash(definition):
+            first_seen.append(name)
+        else:
             changes[name] = ToolChange.CHANGED
-    gone = tuple(name for name, pin in pins.tools.items() if pin.hash and name not in listed)
-    return Verdict(pins.approved.identity != server.identity, changes, gone, tuple(first_seen))
+    gone = tuple(name for name, pin in pins.tools.items() if pin.hash and name not in names)
+    is_other = pins.approved.identity != server.identity
+    return Verdict(is_other, changes, gone, tuple(first_seen), tuple(reordered))
 
 
 def baseline(definitions: Iterable[Definition], turned_off: Iterable[str]) -> dict[str, ToolPin]:
@@ -92,27 +131,51 @@ def baseline(definitions: Iterable[Definition], turned_off: Iterable[str]) -> di
     return pins | {definition.name: pin_of(definition, "baseline") for definition in definitions}
 
 
-def _canonical(definition: Definition) -> str:
-    wire_json = definition.wire_json
+def _whole_hash(definition: Definition) -> str:
+    return _hash(_canonical(definition, _unordered))
+
+
+def _older_hash(definition: Definition) -> str:
+    return _hash(_canonical(definition, _older_form))
+
+
+def _canonical(definition: Definition, form: Callable[[dict[str, Any]], Any]) -> str:
     try:
-        tool = pydantic_core.from_json(wire_json)
-        return _written({key: tool[key] for key in _COUNTED if key in tool})
+        return _written(form(pydantic_core.from_json(definition.wire_json)))
     except ValueError:
         # Numbers of thousands of digits and halves of characters, which only a hostile server sends.
         return _written({"name": definition.name, "unreadable": definition.definition_hash})
 
 
-def _written(tool: Any) -> str:
-    return json.dumps(_ordered(tool), sort_keys=True, separators=(",", ":"))
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _ordered(value: Any, key: str = "") -> Any:
+def _unordered(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _ordered(item, name) for name, item in value.items()}
+        return {name: _unordered(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        if key in _UNORDERED and all(isinstance(item, str) for item in value):
+        items = [_unordered(item) for item in value]
+        return items if key in _PLACES or len(items) < 2 else sorted(items, key=_place)
+    return value
+
+
+def _place(item: Any) -> str:
+    """By which a list is put in order. Writing JSON takes long for a hundred thousand plain values."""
+    return _written(item) if isinstance(item, dict | list) else f"{type(item).__name__} {item!r}"
+
+
+def _older_form(tool: dict[str, Any]) -> Any:
+    return _older_order({key: tool[key] for key in _OLDER_FIELDS if key in tool})
+
+
+def _older_order(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _older_order(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        if key in _OLDER_SETS and all(isinstance(item, str) for item in value):
             return sorted(value)
-        return [_ordered(item) for item in value]
+        return [_older_order(item) for item in value]
     return value
 
 
@@ -120,9 +183,10 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def hashes_by_name(definitions: Sequence[Definition]) -> dict[str, str]:
-    return {definition.name: definition_hash(definition) for definition in definitions}
-
-
 def pins_by_name(definitions: Sequence[Definition]) -> dict[str, ToolPin]:
     return {definition.name: pin_of(definition) for definition in definitions}
+
+
+def versions_of(tools: Mapping[str, ToolPin]) -> dict[str, str]:
+    """What stands for exactly these definitions, by name."""
+    return {name: pin.version for name, pin in tools.items()}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from mcp_optimizer.domain.pins import NO_MARK, Mark, Pins, ServerPin, ToolPin
+from mcp_optimizer.domain.pins import NO_MARK, Mark, Pins, ServerPin, ToolPin, seen_first
 
 
 class PinStore(Protocol):
@@ -34,7 +34,7 @@ class PinStore(Protocol):
         ...
 
     async def adopt(self, server: str, tools: Mapping[str, ToolPin]) -> None:
-        """Approve tools that were turned off at the baseline, the first time they are seen."""
+        """Approve what nobody could look at before, the first time it is seen: see `seen_first`."""
         ...
 
     async def wait(self, server: str, pin: ServerPin | None, tools: Mapping[str, ToolPin]) -> None:
@@ -42,7 +42,7 @@ class PinStore(Protocol):
         ...
 
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
-        """Approve waiting tools by name, and another command or URL, each only if it still has the given hash."""
+        """Approve waiting tools by name, and another command or URL, each only if it is still that version."""
         ...
 
     async def reset(self, server: str) -> bool:
@@ -75,14 +75,15 @@ class PinsInMemory:
 
     async def adopt(self, server: str, tools: Mapping[str, ToolPin]) -> None:
         known = self._pins[server]
-        unseen = {name: pin for name, pin in tools.items() if name in known.tools and not known.tools[name].hash}
-        self._pins[server] = replace(known, tools={**known.tools, **_now_approved(unseen)})
+        self._pins[server] = replace(known, tools={**known.tools, **_now_approved(seen_first(known.tools, tools))})
 
     async def wait(self, server: str, pin: ServerPin | None, tools: Mapping[str, ToolPin]) -> None:
         known = self._pins.get(server, Pins())
         before = known.waiting_tools
         kept = {
-            name: before[name] if name in before and before[name].hash == found.hash else replace(found, at_ms=_now())
+            name: known_pin
+            if (known_pin := before.get(name)) is not None and known_pin.version == found.version
+            else replace(found, at_ms=_now())
             for name, found in tools.items()
         }
         self._pins[server] = replace(known, waiting=pin and replace(pin, at_ms=_now()), waiting_tools=kept)
@@ -90,7 +91,9 @@ class PinsInMemory:
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
         known = self._pins.get(server, Pins())
         approved = {
-            name: replace(pin, by=by) for name, pin in known.waiting_tools.items() if tools.get(name) == pin.hash
+            name: replace(pin, by=by, at_ms=0)
+            for name, pin in known.waiting_tools.items()
+            if tools.get(name) == pin.version
         }
         is_all = known.waiting is not None and known.waiting.identity == identity
         self._pins[server] = Pins(
@@ -107,7 +110,7 @@ class PinsInMemory:
 
 def _now_approved(tools: Mapping[str, ToolPin]) -> dict[str, ToolPin]:
     now = _now()
-    return {name: replace(pin, at_ms=now) for name, pin in tools.items()}
+    return {name: replace(pin, at_ms=pin.at_ms or now) for name, pin in tools.items()}
 
 
 def _now() -> int:

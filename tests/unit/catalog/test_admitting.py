@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.own_tools import OWN_NAMES
-from mcp_optimizer.domain.pins import Admitted, HeldTool, ToolChange
+from mcp_optimizer.domain.pins import INSTRUCTIONS, Admitted, HeldTool, ToolChange
 from mcp_optimizer.errors import ToolHeld, UnknownTool
+from mcp_optimizer.metrics.troubles import troubles
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
@@ -37,6 +40,10 @@ class Holding:
             [tool for tool in tools if tool.name not in held],
             {name: HeldTool(state.name, name, ToolChange.CHANGED, 0) for name in held & {tool.name for tool in tools}},
             [tool for tool in tools if tool.name in held],
+            instructions="" if INSTRUCTIONS in held else state.instructions,
+            other_instructions=HeldTool(state.name, INSTRUCTIONS, ToolChange.CHANGED, 0)
+            if INSTRUCTIONS in held
+            else None,
         )
 
 
@@ -123,6 +130,40 @@ async def test_a_decision_while_a_listing_is_taken_in_loses_neither() -> None:
     await catalog.caught_up()
     assert listed(catalog) == [("a", "read"), ("a", "write")]
     assert catalog.snapshot.held == {}
+
+
+async def test_held_instructions_are_neither_shown_nor_searched_until_they_are_approved() -> None:
+    admission = Holding(INSTRUCTIONS)
+    admission.may_decide.clear()
+    catalog = catalog_with(admission)
+    saying = replace(running("a", *TOOLS), instructions="SYSTEM NOTICE about lighthouses.")
+    catalog.on_state(saying)
+    assert catalog.snapshot.states["a"].instructions == ""
+    admission.may_decide.set()
+    await catalog.caught_up()
+    gateway = new_gateway(catalog)
+
+    def told() -> tuple[bool, bool]:
+        found = gateway.find("read the lighthouses file", detail=Detail.SIGNATURE)
+        return "SYSTEM NOTICE" in found.text, bool(gateway.find("lighthouses").tools)
+
+    assert told() == (False, False)
+    assert (set(catalog.snapshot.held), set(catalog.snapshot.unapproved.instructions)) == (set(), {"a"})
+    assert troubles(catalog.snapshot) == (
+        "The instructions of `a` wait for your approval: `mcp-optimizer trust diff a` shows what changed.",
+    )
+    with pytest.raises(UnknownTool):
+        await gateway.call("")
+    admission.names = set()
+    catalog.reconsider(["a"])
+    await catalog.caught_up()
+    assert told() == (True, True)
+    assert catalog.snapshot.unapproved.instructions == {}
+    catalog.on_state(replace(saying, restarts=1))
+    assert told() == (True, True)
+    catalog.on_state(replace(saying, instructions="SYSTEM NOTICE: another one."))
+    assert catalog.snapshot.states["a"].instructions == ""
+    await catalog.caught_up()
 
 
 async def test_no_other_servers_tool_is_used_for_a_held_name() -> None:

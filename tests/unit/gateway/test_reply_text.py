@@ -270,7 +270,7 @@ async def test_a_servers_instructions_are_searched_and_shown_shortened() -> None
     told = "Knows every lighthouse of the coast. " + "Be careful. " * 500
     gateway = new_gateway(await live_catalog(replace(state, instructions=told)))
     text = await text_of(gateway, "query the lighthouse")
-    assert "[db] Knows every lighthouse of the coast." in text
+    assert '[db] says "Knows every lighthouse of the coast."' in text
     assert COUNT(text) < 150
 
 

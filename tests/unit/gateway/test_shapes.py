@@ -6,8 +6,10 @@ import asyncio
 import json
 from typing import Any
 
-from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.catalog.shapes import LearnedShapes
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
@@ -45,3 +47,20 @@ async def test_without_learning_a_gateway_says_what_tools_declare() -> None:
         await gateway.call("list_cards")
     assert gateway.shape(gateway.resolve("list_cards")) == ""
     assert gateway.shape(gateway.resolve("get_card")) == "{card_id}"
+
+
+async def test_a_search_shows_a_caller_only_the_keys_of_its_own_results() -> None:
+    counter, shapes = TokenCounter(), LearnedShapes(no_database, 100)
+    catalog = await live_catalog(running("board", PLAIN), counter=counter)
+    results = Results(Estimator("auto", counter), learn=shapes.learn)
+    gateway = Gateway(catalog, RecordingPool(cards), ToolForms(counter), results, 5, shapes=shapes)
+    evil, other = (Caller(principal=Principal(f"key:{name}", f"key:{name}")) for name in ("evil", "other"))
+    for _ in range(3):
+        await gateway.call("list_cards", caller=evil)
+    await asyncio.sleep(0)
+
+    def told(caller: Caller) -> bool:
+        return "card_id" in gateway.find("list cards", detail=Detail.SIGNATURE, caller=caller).text
+
+    assert [told(caller) for caller in (evil, other, LOCAL)] == [True, False, False]
+    await shapes.stop()

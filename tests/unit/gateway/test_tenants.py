@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Principal
-from mcp_optimizer.errors import InvalidRequest, UnknownTool
+from mcp_optimizer.errors import InvalidRequest, RequestError, UnknownTool
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rules import RuleBook
+from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, new_gateway, running
 
 BANK = running("bank", mcp_tool("get_balance", "Read the balance"), mcp_tool("search", "Search in accounts"))
@@ -75,13 +77,44 @@ async def test_a_tenant_sees_its_servers_come_and_go() -> None:
     assert seen(gateway, SHOPPER) == {"shop__search", "pay"}
 
 
-async def test_tools_at_few_positions_read_like_the_whole_row() -> None:
-    gateway = await gateway_over(BANK, SHOP, permissions=permissions())
-    whole = gateway.snapshot.tools
-    few = gateway.permissions.views.of(gateway.snapshot, SHOPPER).tools
-    assert len(few) == len(whole)
-    assert list(few) == [tool if tool is not None and tool.server == "shop" else None for tool in whole]
-    assert few[-1] is whole[-1]
-    assert few[1:] == list(few)[1:]
-    with pytest.raises(IndexError):
-        few[len(whole)]
+PAYER = Caller(key="payer", principal=Principal("key:4", "key:payer", servers=frozenset({"mine"})))
+MINE = running(
+    "mine",
+    mcp_tool("pay_card", "Pay with a card at the harbour"),
+    mcp_tool("list_harbours", "List all harbours and their lighthouses"),
+    mcp_tool("close_account", "Close an account for ever"),
+)
+HIDDEN = (
+    running("pay", *(mcp_tool(f"card_{number}", f"Harbour {number} of lighthouses") for number in range(30))),
+    running("other", mcp_tool("lihgthouse", "Lihgthouse ships")),
+)
+
+
+async def seen_with(*hidden: UpstreamState) -> list[object]:
+    """What a caller can find out: scores, repaired words, names and suggestions."""
+    gateway = await gateway_over(MINE, *hidden, permissions=permissions())
+    found: list[object] = []
+    for request in ("pay at the harbour", "lihgthouse", "close it", "card_3", "harbour 7"):
+        reply = gateway.find(request, limit=9, detail=Detail.SIGNATURE, caller=PAYER)
+        found.append(([(hit.tool.name, hit.score) for hit in reply.tools], reply.text, reply.note))
+    for name in ("pay.card", "pay__card", "pay_card", "pay__nothing", "card_3", "other.lihgthouse"):
+        try:
+            found.append((await gateway.permissions.resolve(gateway.snapshot, name, None, PAYER)).name)
+        except RequestError as error:
+            found.append(str(error))
+    return found
+
+
+async def test_servers_that_do_not_exist_for_a_caller_change_nothing_that_it_sees() -> None:
+    alone = await seen_with()
+    assert alone == await seen_with(*HIDDEN)
+    assert alone[5] == "pay_card"
+
+
+async def test_callers_who_see_the_same_servers_share_the_index_of_their_tools() -> None:
+    gateway = await gateway_over(MINE, *HIDDEN, permissions=permissions())
+    views = gateway.permissions.views
+    twin = PAYER._replace(key="twin", principal=Principal("key:5", "key:twin", servers=frozenset({"mine"})))
+    one, other = (views.of(gateway.snapshot, caller) for caller in (PAYER, twin))
+    assert one.index is other.index
+    assert (one.index.size, len(one.tools)) == (3, 3)

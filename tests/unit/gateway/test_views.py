@@ -118,12 +118,18 @@ async def test_a_server_of_others_does_not_exist() -> None:
     assert pool.calls == []
 
 
-async def test_no_other_server_takes_the_calls_of_one_that_does_not_exist_for_the_caller() -> None:
+async def test_no_other_server_takes_the_calls_of_one_that_a_connection_leaves_out() -> None:
     gateway = await gateway_with(pool=(pool := RecordingPool()))
     with pytest.raises(UnknownTool) as raised:
-        await gateway.call("bank__refund", {}, caller=SHOPPER)
+        await gateway.call("bank__refund", {}, caller=EVERYBODY._replace(narrowed=frozenset({"shop"})))
     assert set(raised.value.nearest) <= {"shop__search", "shop__bank__refund"}
     assert pool.calls == []
+
+
+async def test_the_name_of_a_server_that_does_not_exist_for_a_caller_is_like_any_other() -> None:
+    gateway = await gateway_with(pool=(pool := RecordingPool()))
+    await gateway.call("bank__refund", {}, caller=SHOPPER)
+    assert [server for server, _, _ in pool.calls] == ["shop"]
 
 
 async def test_a_name_is_unambiguous_if_only_one_of_its_tools_may_be_called() -> None:

@@ -92,3 +92,15 @@ async def test_nobody_waits_for_a_hidden_server() -> None:
     assert await two.directory.resource("x://1", only_notes) == [("notes", "x://1")]
     assert time.monotonic() - began < 2
     two.never.set()
+
+
+@pytest.mark.parametrize("uri", ["doc://both/1", "doc://hidden/1", "doc://hidden/2", "any:thing", "x://unknown/1"])
+async def test_where_a_uri_is_read_does_not_depend_on_hidden_servers(uri: str) -> None:
+    two = Two(
+        resources=[{"uri": "doc://both/1", "name": "b"}, {"uri": "doc://hidden/1", "name": "h"}],
+        resourceTemplates=[{"uriTemplate": "any:{+rest}", "name": "any"}],
+    )
+    two.answers["notes"]["resources"] = [{"uri": "doc://both/1", "name": "b"}]
+    assert await two.directory.resource(uri, only_notes) == [("notes", uri)]
+    del two.answers["payroll"]
+    assert await two.directory.resource(uri, only_notes) == [("notes", uri)]

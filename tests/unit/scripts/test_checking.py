@@ -104,7 +104,7 @@ class _Checker:
 
 
 def _checker(workers: CheckWorkers, limits: Limits | None = None, shape: Shape | None = None) -> _Checker:
-    return _Checker(ScriptChecker(workers, limits or Limits(), lambda _tool: shape))
+    return _Checker(ScriptChecker(workers, limits or Limits(), lambda _tool, _principal: shape))
 
 
 def _refusal(problems: Sequence[Problem]) -> str:

@@ -24,7 +24,9 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 def _short(schema: dict[str, Any], description: str = "", **fields: Any) -> str:
     tool = catalog_tool("board", "do", schema, description, **fields)
-    return short_stub(tool, Toolbox([tool]).spelling(tool), shape_text(tool.server, tool.record.definition, None))
+    return short_stub(
+        tool, Toolbox([tool]).spelling(tool), shape_text(tool.server, tool.record.definition, None, "local")
+    )
 
 
 def _exact(tool: CatalogTool, shape: Shape | None = None) -> str:
