@@ -38,6 +38,9 @@ FILE_ONLY = frozenset(
 )
 """Structured options that can only be set in a file."""
 
+_SHORTEST_TOKEN = 16
+"""Characters of a token that opens the dashboard."""
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
 
@@ -231,7 +234,8 @@ class GeneralSettings(BaseModel):
     dashboard_token: str = Field(
         default="",
         repr=False,
-        description="A token that opens the dashboard and /metrics, next to keys with a role. See callers.md.",
+        description="A token that opens the dashboard and /metrics, next to keys with a role; at least 16 characters. "
+        "See callers.md.",
     )
     public_url: str = Field(
         default="",
@@ -279,6 +283,16 @@ class GeneralSettings(BaseModel):
     @classmethod
     def _readable(cls, value: str) -> str:
         return readable_database(value)
+
+    @field_validator("dashboard_token")
+    @classmethod
+    def _hard_to_guess(cls, value: str) -> str:
+        if value and len(value.strip()) < _SHORTEST_TOKEN:
+            raise ValueError(
+                f"it opens everything, and needs at least {_SHORTEST_TOKEN} characters. Make one with: "
+                'python -c "import secrets; print(secrets.token_urlsafe(24))"'
+            )
+        return value
 
     @field_validator("public_url")
     @classmethod

@@ -312,3 +312,13 @@ def test_trusted_settings_cannot_name_a_server_file_that_nobody_trusted(tmp_path
     with pytest.raises(ConfigurationError, match=r"names a server file.*--settings"):
         load()
     assert load(toml=tmp_path / "here" / "mcp-optimizer.toml").server_file == Path("other.json")
+
+
+@pytest.mark.parametrize("token", ["x", "fifteen-letters", " " * 40, "  short  " + " " * 20])
+def test_a_token_of_the_dashboard_that_can_be_guessed_is_refused_unseen_with_a_way_to_make_one(token: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"at least 16 characters.*token_urlsafe\(24\)") as caught:
+        load(environment={"MCP_OPTIMIZER_DASHBOARD_TOKEN": token})
+    assert "'dashboard_token' in the environment" in str(caught.value)
+    assert repr(token) not in str(caught.value)
+    assert load({"dashboard_token": "sixteen-letters!"}).dashboard_token == "sixteen-letters!"
+    assert load({"dashboard_token": ""}).dashboard_token == ""

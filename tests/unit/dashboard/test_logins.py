@@ -147,7 +147,7 @@ async def test_a_form_of_another_site_is_refused(path: str) -> None:
 
 
 async def test_the_token_is_asked_for_everywhere_but_on_the_way_back() -> None:
-    async with browser(dashboard_token="secret") as client:
+    async with browser(dashboard_token="a-token-of-tests") as client:
         for answer in (
             await client.get("/logins"),
             await client.get("/logins/notes"),
