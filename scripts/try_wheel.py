@@ -88,7 +88,7 @@ def try_it(wheel: Path, folder: Path) -> None:
     run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel, cwd=folder, env=env)
     version = wheel.name.split("-")[1]
     assert version in run(program, "--version", cwd=folder, env=env), "the program reports another version"
-    run(program, "init", cwd=folder, env=env)
+    run(program, "init", "mcp.json", cwd=folder, env=env)
     assert (folder / "mcp.json").exists(), "init wrote no mcp.json"
     assert "saved" in run(program, "demo", cwd=folder, env=env), "the demo reports no savings"
     found = json.loads(run(program, "find", "move a card", "--demo", "--json", cwd=folder, env=env))

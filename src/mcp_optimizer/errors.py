@@ -139,7 +139,7 @@ class ToolHeld(RequestError):
     def __init__(self, server: str, tool: str, why: str, see: str, approve: str) -> None:
         super().__init__(
             f"The tool {quoted(tool)} of server {quoted(server)} cannot be called: {why}. The user can look at it with "
-            f"`{see}` and approve it with `{approve}`."
+            f"`{see}`, and approve exactly what that shows, by the version at its end, with `{approve}`."
         )
         self.server = server
         self.tool = tool

@@ -16,14 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from mcp_optimizer.domain.addresses import browser_address, readable_database
 from mcp_optimizer.domain.process_settings import ProcessSettings
-from mcp_optimizer.domain.reload_settings import ReloadSettings
+from mcp_optimizer.domain.reload_settings import ReloadSettings, SettingsOrigin
 from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings, enough_tokens
 from mcp_optimizer.domain.sharing_settings import SharingSettings
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.folders.trusted import APP_NAME as APP_NAME
+from mcp_optimizer.folders.trusted import SERVER_FILE, SETTINGS_FILE, FolderFile, folder_file, refuse_untrusted
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.settings_sources import explained, first_file, from_environment, from_file, own_file, refuse_unknown
+from mcp_optimizer.settings_sources import explained, from_environment, from_file, is_elsewhere, refuse_unknown
 
-APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
 
 DEPTH_VARIABLE = f"{PREFIX}DEPTH"
@@ -32,13 +33,13 @@ DEPTH_VARIABLE = f"{PREFIX}DEPTH"
 _NO_OPTIONS = ("settings", "depth", "child", "worker", "secret_key")
 """Variables that name the settings file, that a gateway passes to its children, or that no flag or file may give."""
 
-SERVER_FILE = "mcp.json"
-SETTINGS_FILE = "mcp-optimizer.toml"
-
 FILE_ONLY = frozenset(
     "groups client_profiles server_results tool_results limits rules tool_risks servers_trust token_issuers".split()
 )
 """Structured options that can only be set in a file."""
+
+_SHORTEST_TOKEN = 16
+"""Characters of a token that opens the dashboard."""
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
@@ -52,7 +53,7 @@ class GeneralSettings(BaseModel):
     config: Path | None = Field(
         default=None,
         description="Server file (the mcpServers JSON of Claude Desktop, Cursor, VS Code and others). Default: "
-        f"./{SERVER_FILE}, then the one in your config folder.",
+        f"./{SERVER_FILE} if you trusted it (folder trust), then the one in your config folder.",
     )
     demo: bool = Field(default=False, description="Use the bundled demo servers instead of a server file.")
     servers: str = Field(
@@ -233,7 +234,8 @@ class GeneralSettings(BaseModel):
     dashboard_token: str = Field(
         default="",
         repr=False,
-        description="A token that opens the dashboard and /metrics, next to keys with a role. See callers.md.",
+        description="A token that opens the dashboard and /metrics, next to keys with a role; at least 16 characters. "
+        "See callers.md.",
     )
     public_url: str = Field(
         default="",
@@ -282,6 +284,16 @@ class GeneralSettings(BaseModel):
     def _readable(cls, value: str) -> str:
         return readable_database(value)
 
+    @field_validator("dashboard_token")
+    @classmethod
+    def _hard_to_guess(cls, value: str) -> str:
+        if value and len(value.strip()) < _SHORTEST_TOKEN:
+            raise ValueError(
+                f"it opens everything, and needs at least {_SHORTEST_TOKEN} characters. Make one with: "
+                'python -c "import secrets; print(secrets.token_urlsafe(24))"'
+            )
+        return value
+
     @field_validator("public_url")
     @classmethod
     def _for_browsers(cls, value: str) -> str:
@@ -304,10 +316,15 @@ class GeneralSettings(BaseModel):
 
     @property
     def server_file(self) -> Path:
-        """The server file to read: the configured one, otherwise the first that is a file."""
-        if self.config is not None:
-            return self.config.expanduser()
-        return Path(SERVER_FILE) if Path(SERVER_FILE).is_file() else user_config_path(APP_NAME) / SERVER_FILE
+        """The server file to read: the configured one, otherwise that of the working folder if it is trusted, otherwise
+        the user's own.
+        """
+        return self.config.expanduser() if self.config is not None else default_server_file()
+
+    def check_server_file(self, path: Path, content: bytes) -> None:
+        """Refuse what was read from the server file of a working folder, unless the user trusts exactly that."""
+        if self.config is None and path != own_server_file():
+            refuse_untrusted(path, content)
 
     @property
     def http_address(self) -> tuple[str, int]:
@@ -322,6 +339,11 @@ class GeneralSettings(BaseModel):
 class Settings(ReloadSettings, SharingSettings, ProcessSettings, GeneralSettings):
     """The options of mcp-optimizer."""
 
+    def check_settings_file(self, path: Path, content: bytes) -> None:
+        """Refuse what was read from the settings file of a working folder, unless the user trusts exactly that."""
+        if self.origin.is_of_folder:
+            refuse_untrusted(path, content)
+
     @property
     def audit_path(self) -> Path | None:
         """The file of the audit. Whoever stores nothing has none, unless it is named."""
@@ -332,6 +354,17 @@ class Settings(ReloadSettings, SharingSettings, ProcessSettings, GeneralSettings
         place = self.database_place
         folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
         return None if place is None else folder / "audit.jsonl"
+
+
+def own_server_file() -> Path:
+    """The server file of the user, whatever the working folder."""
+    return user_config_path(APP_NAME) / SERVER_FILE
+
+
+def default_server_file(folder: Path | None = None) -> Path:
+    """The server file of a gateway in a folder, if none is named."""
+    here = folder_file(SERVER_FILE, own_server_file(), folder)
+    return own_server_file() if here is None or here.content is None else here.path
 
 
 def load_settings(
@@ -346,11 +379,18 @@ def load_settings(
     """
     environment = os.environ if environment is None else environment
     flags = {name: value for name, value in (flags or {}).items() if value is not None}
-    here = own_file(SETTINGS_FILE, flags.get("config") or environment.get(f"{PREFIX}CONFIG"))
-    candidates = (*here, user_config_path(APP_NAME) / "settings.toml")
-    path = settings_file or first_file(environment, f"{PREFIX}SETTINGS", candidates)
+    path, here = _chosen_file(flags, environment, settings_file)
+    is_of_folder = here is not None and path == here.path
+    said = here.content if here is not None and is_of_folder else text
+    of_file = from_file(path, said) if path else {}
+    if is_of_folder and "config" in of_file:
+        # Another file than the one that was trusted would decide what is started.
+        raise ConfigurationError(
+            f"{path} names a server file (config), which settings of a folder cannot: call that file {SERVER_FILE} "
+            f"and trust it too, or name the settings with --settings {path}."
+        )
     layers = [
-        *([(from_file(path, text), f"in {path}")] if path else []),
+        (of_file, f"in {path}"),
         (from_environment(environment, PREFIX, _NO_OPTIONS), f"in the environment ({PREFIX}*)"),
         (flags, "on the command line"),
     ]
@@ -360,10 +400,32 @@ def load_settings(
         refuse_unknown(values, origin, Settings.model_fields)
         merged |= values
         origins |= dict.fromkeys(values, origin)
+    read_from = SettingsOrigin(
+        path,
+        lambda now: load_settings(flags, environment, path, now),
+        is_of_folder=is_of_folder,
+        passed_over=here.problem if here is not None else "",
+    )
     try:
-        return Settings(**merged).read_from(path, lambda now: load_settings(flags, environment, path, now))
+        return Settings(**merged).read_from(read_from)
     except ValidationError as error:
         # A hidden value is a secret, or may contain one.
         hidden = {name for name, info in Settings.model_fields.items() if not info.repr}
-        said = (explained(problem, origins, hidden) for problem in error.errors())
-        raise ConfigurationError("; ".join(said)) from None
+        said_of = (explained(problem, origins, hidden) for problem in error.errors())
+        raise ConfigurationError("; ".join(said_of)) from None
+
+
+def _chosen_file(
+    flags: Mapping[str, Any], environment: Mapping[str, str], named: Path | None
+) -> tuple[Path | None, FolderFile | None]:
+    """The settings file, if there is one, and that of the working folder, unless another one is named."""
+    if named is None and (variable := environment.get(f"{PREFIX}SETTINGS")):
+        named = Path(variable).expanduser()
+    if named is not None:
+        return named, None
+    own = user_config_path(APP_NAME) / "settings.toml"
+    servers = flags.get("config") or environment.get(f"{PREFIX}CONFIG")
+    here = None if is_elsewhere(servers) else folder_file(SETTINGS_FILE, own)
+    if here is not None and here.content is not None:
+        return here.path, here
+    return (own if own.is_file() else None), here

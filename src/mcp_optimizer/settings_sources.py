@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +16,26 @@ from mcp_optimizer.domain.rule_settings import place_in_rules
 from mcp_optimizer.errors import ConfigurationError
 
 
-def first_file(environment: Mapping[str, str], variable: str, candidates: Iterable[Path]) -> Path | None:
-    """The file that a variable names, otherwise the first that exists and is a file."""
-    if named := environment.get(variable):
-        return Path(named).expanduser()
-    return next((path for path in candidates if path.is_file()), None)
+def is_elsewhere(servers: str | Path | None) -> bool:
+    """Whether a server file is named that is not below the current folder.
 
-
-def own_file(name: str, servers: str | Path | None) -> list[Path]:
-    """The settings file of the current folder, unless the server file is named and elsewhere.
-
-    A client starts the gateway in whatever folder is open, with a server file of the user: the settings of a cloned
-    repository must not replace the user's own, with their rules.
+    A client starts the gateway in whatever folder is open, with a server file of the user: the settings of that folder
+    are about other servers.
     """
-    is_elsewhere = servers and not Path(os.path.abspath(Path(servers).expanduser())).is_relative_to(Path.cwd())
-    return [] if is_elsewhere else [Path(name)]
-
-
-def from_file(path: Path, text: str | None = None) -> dict[str, Any]:
-    """`text`: what the file says, if it was read before."""
+    if not servers:
+        return False
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
+        return not Path(os.path.abspath(Path(servers).expanduser())).is_relative_to(Path.cwd())
+    except OSError:
+        # The folder is gone.
+        return True
+
+
+def from_file(path: Path, said: str | bytes | None = None) -> dict[str, Any]:
+    """`said`: what the file says, if it was read before."""
+    try:
+        found = path.read_bytes() if said is None else said
+        return tomllib.loads(found.decode() if isinstance(found, bytes) else found)
     except FileNotFoundError:
         raise ConfigurationError(f"No settings file at {path}.") from None
     except (OSError, ValueError) as error:

@@ -20,7 +20,7 @@ LEVELS = [
     {"audit", "catalog", "clients", "identity", "packages", "results", "trust"},
     {"compression", "db", "policy", "upstream"},
     {"search", "settings", "token_counter"},
-    {"largejson", "settings_sources"},
+    {"folders", "largejson", "settings_sources"},
     {"demo", "domain", "errors", "limits", "runtime", "textfiles"},
 ]
 

@@ -209,7 +209,7 @@ async def test_beyond_loopback_a_gateway_without_any_key_does_not_start(config: 
 
 
 async def test_beyond_loopback_a_gateway_asks_everybody_for_a_key_unless_told_not_to(config: Path) -> None:
-    outside = ("--http", "0.0.0.0:0", "--allowed-hosts", "gate:*", "--dashboard-token", "x")
+    outside = ("--http", "0.0.0.0:0", "--allowed-hosts", "gate:*", "--dashboard-token", "a-token-of-tests")
     async with gateway_at(config, *outside, "--open-to-anyone") as address, httpx2.AsyncClient() as http:
         here = f"http://127.0.0.1:{urlsplit(address).port}/mcp"
         assert (await http.post(here, json=HANDSHAKE, headers=ACCEPT)).status_code == 200

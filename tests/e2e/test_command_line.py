@@ -66,22 +66,22 @@ async def test_demo_shows_what_it_saves_and_calls_a_tool(tmp_path: Path) -> None
     assert "With your own servers" in done.out
 
 
-async def test_init_writes_a_starter_file_once(tmp_path: Path) -> None:
-    assert (await command("init", cwd=tmp_path, cold=True)).code == 0
-    specs = parse_server_file((tmp_path / "mcp.json").read_text(), tmp_path / "mcp.json", {"HOME": "/home/me"})
+async def test_init_writes_a_starter_file_once_where_every_command_finds_it(tmp_path: Path) -> None:
+    done = await command("init", cwd=tmp_path, cold=True)
+    own = tmp_path / "xdg_config_home" / "mcp-optimizer" / "mcp.json"
+    assert (done.code, f"Wrote {own}." in done.out, "--config" in done.out) == (0, True, False)
+    assert not (tmp_path / "mcp.json").exists()
+    specs = parse_server_file(own.read_text(), own, {"HOME": "/home/me"})
     assert [(spec.name, spec.disabled, spec.problem) for spec in specs] == [
         ("filesystem", False, ""),
         ("github", True, ""),
         ("remote", True, ""),
     ]
     again = await command("init", cwd=tmp_path)
-    assert (again.code, (tmp_path / "mcp.json").read_text()) == (2, STARTER)
+    assert (again.code, own.read_text()) == (2, STARTER)
     assert "already exists" in again.err
-
-
-async def test_the_server_file_beside_you_is_found_without_being_named(config: Path) -> None:
-    done = await command("tools", "--json", cwd=config.parent)
-    assert len(done.json["tools"]) == 9
+    named = await command("init", "mine.json", cwd=tmp_path)
+    assert ((tmp_path / "mine.json").read_text(), "doctor --config mine.json" in named.out) == (STARTER, True)
 
 
 @pytest.mark.parametrize(

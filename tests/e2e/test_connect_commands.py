@@ -41,7 +41,9 @@ def home(tmp_path: Path) -> Path:
     for folder in (".codex", ".cursor", ".claude"):
         (made / folder).mkdir(parents=True)
     (made / ".codex" / "config.toml").write_text(CODEX)
-    (made / "mcp.json").write_text('{"mcpServers": {}}')
+    own = made / ".config" / "mcp-optimizer" / "mcp.json"
+    own.parent.mkdir(parents=True)
+    own.write_text('{"mcpServers": {}}')
     return made
 
 
@@ -75,7 +77,7 @@ async def test_a_client_is_connected_and_disconnected_byte_for_byte(home: Path) 
     done = await run(home, "connect", "codex", "--yes")
     assert done.code == 0, done.err
     assert "Connected Codex" in done.out
-    assert str(home / "mcp.json") in file.read_text()
+    assert str(home / ".config" / "mcp-optimizer" / "mcp.json") in file.read_text()
     again = await run(home, "connect", "codex", "--yes")
     assert "already" in again.out
     undone = await run(home, "disconnect", "codex", "--yes", cold=True)
@@ -107,7 +109,7 @@ async def test_the_client_s_own_command_is_used_and_shown(home: Path) -> None:
     assert words[1:6] == ["mcp", "add-json", "--scope", "user", "mcp-optimizer"]
     entry = json.loads(words[6])
     assert Path(entry["command"]).is_absolute()
-    assert entry["args"][-3:] == ["serve", "--config", str(home / "mcp.json")]
+    assert entry["args"][-3:] == ["serve", "--config", str(home / ".config" / "mcp-optimizer" / "mcp.json")]
     await run(home, "disconnect", "claude-code", "--yes", path=bin_folder)
     assert (home / ".claude.json").read_text() == before
     assert len(noted(home)) == 1, "the copy is exact, so the command is not needed"

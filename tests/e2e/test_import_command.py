@@ -40,6 +40,12 @@ def write_cursor(home: Path, **servers: Any) -> Path:
     return path
 
 
+def own_file(home: Path) -> Path:
+    path = home / ".config" / "mcp-optimizer" / "mcp.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def written(home: Path) -> Any:
     return json.loads((home / ".config" / "mcp-optimizer" / "mcp.json").read_text())["mcpServers"]
 
@@ -78,7 +84,7 @@ async def test_a_dry_run_shows_everything_and_writes_nothing(home: Path) -> None
 
 async def test_servers_are_added_to_a_file_whose_comments_stay(home: Path) -> None:
     write_cursor(home, new={"command": "x"})
-    ours = home / "project" / "mcp.json"
+    ours = own_file(home)
     ours.write_text('{\n  // mine\n  "mcpServers": {\n    "old": { "command": "y" } // good\n  }\n}\n')
     done = await imported(home, "cursor", "--json")
     assert done.json["written"] is True
@@ -174,7 +180,7 @@ async def test_wrong_uses_say_what_is_wrong_and_write_nothing(home: Path) -> Non
 
 async def test_a_server_file_that_is_broken_is_not_written(home: Path) -> None:
     write_cursor(home, a={"command": "x"})
-    ours = home / "project" / "mcp.json"
+    ours = own_file(home)
     for text in ('{"mcpServers": {', "[]", '{"mcpServers": []}', "\udcff"):
         ours.write_bytes(os.fsencode(text))
         done = await imported(home, "--move")
@@ -215,7 +221,7 @@ async def test_a_link_out_of_the_folder_is_not_switched_off(home: Path) -> None:
 
 async def test_values_that_nobody_calls_secret_are_kept_from_others_too(home: Path) -> None:
     write_cursor(home, mine={"command": "true", "env": {"DATABASE": "plain"}})
-    ours = home / "project" / "mcp.json"
+    ours = own_file(home)
     ours.write_text('{"mcpServers": {}}')
     ours.chmod(0o644)
     await imported(home)

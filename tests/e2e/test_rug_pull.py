@@ -216,7 +216,7 @@ async def test_a_transparent_gateway_neither_lists_nor_calls_what_is_held(world:
         await until(is_gone)
         refused = await client.call_tool("send_letter", {})
         assert refused.is_error
-        assert "trust approve post send_letter" in str(refused.content)
+        assert "trust approve post send_letter --shown" in str(refused.content)
         await approve(remote, "send_letter")
         await until(is_back)
         assert not (await client.call_tool("send_letter", {})).is_error

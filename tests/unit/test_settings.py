@@ -11,6 +11,7 @@ import pytest
 from mcp_optimizer.app.options import is_open, token_issuers
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.folders.trusted import trust
 from mcp_optimizer.settings import Settings, load_settings
 
 
@@ -174,24 +175,30 @@ def test_config_and_demo_together_are_refused() -> None:
         load({"demo": True}, {"MCP_OPTIMIZER_CONFIG": "mcp.json"})
 
 
-def test_the_server_file_is_the_one_named_else_the_one_here_else_the_users(
+def test_the_server_file_is_the_one_named_else_the_trusted_one_here_else_the_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     users = tmp_path / "xdg_config_home" / "mcp-optimizer" / "mcp.json"
     assert load().server_file == users
     Path("mcp.json").write_text("{}")
-    assert load().server_file == Path("mcp.json")
+    assert load().server_file == users
+    trust({Path("mcp.json"): b"{}"})
+    assert load().server_file == tmp_path / "here" / "mcp.json"
     assert load({"config": "~/named.json"}).server_file == tmp_path / "named.json"
 
 
-def test_the_settings_file_is_the_one_named_else_the_one_here_else_the_users(tmp_path: Path) -> None:
+def test_the_settings_file_is_the_one_named_else_the_trusted_one_here_else_the_users(tmp_path: Path) -> None:
     users = tmp_path / "xdg_config_home" / "mcp-optimizer" / "settings.toml"
     users.parent.mkdir(parents=True)
     users.write_text("find_limit = 1\n")
     assert load().find_limit == 1
     Path("mcp-optimizer.toml").write_text("find_limit = 2\n")
+    assert load().find_limit == 1
+    trust({Path("mcp-optimizer.toml"): b"find_limit = 2\n"})
     assert load().find_limit == 2
+    Path("mcp-optimizer.toml").write_text("find_limit = 4\n")
+    assert load().find_limit == 1
     named = tmp_path / "named.toml"
     named.write_text("find_limit = 3\n")
     assert load(environment={"MCP_OPTIMIZER_SETTINGS": str(named)}).find_limit == 3
@@ -276,6 +283,7 @@ def test_contradictions_about_who_may_call_are_refused() -> None:
 
 def test_the_settings_of_the_folder_count_only_with_a_server_file_there(tmp_path: Path) -> None:
     (tmp_path / "here" / "mcp-optimizer.toml").write_text("find_limit = 1\n")
+    trust({tmp_path / "here" / "mcp-optimizer.toml": b"find_limit = 1\n"})
     for config in (None, "mcp.json", "./below/mcp.json", tmp_path / "here" / "mcp.json"):
         assert load({"config": config}).find_limit == 1
     for config in (tmp_path / "mcp.json", "../mcp.json", "../here-too/mcp.json"):
@@ -293,4 +301,24 @@ def test_what_is_not_a_file_is_never_found_in_the_folder(made: str, tmp_path: Pa
             path.symlink_to("/dev/zero")
         else:
             path.mkdir()
-    assert load().server_file.is_absolute()
+    assert load().server_file == tmp_path / "xdg_config_home" / "mcp-optimizer" / "mcp.json"
+    assert load() == Settings()
+
+
+def test_trusted_settings_cannot_name_a_server_file_that_nobody_trusted(tmp_path: Path) -> None:
+    content = b"config = 'other.json'\n"
+    Path("mcp-optimizer.toml").write_bytes(content)
+    trust({Path("mcp-optimizer.toml"): content})
+    with pytest.raises(ConfigurationError, match=r"names a server file.*--settings"):
+        load()
+    assert load(toml=tmp_path / "here" / "mcp-optimizer.toml").server_file == Path("other.json")
+
+
+@pytest.mark.parametrize("token", ["x", "fifteen-letters", " " * 40, "  short  " + " " * 20])
+def test_a_token_of_the_dashboard_that_can_be_guessed_is_refused_unseen_with_a_way_to_make_one(token: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"at least 16 characters.*token_urlsafe\(24\)") as caught:
+        load(environment={"MCP_OPTIMIZER_DASHBOARD_TOKEN": token})
+    assert "'dashboard_token' in the environment" in str(caught.value)
+    assert repr(token) not in str(caught.value)
+    assert load({"dashboard_token": "sixteen-letters!"}).dashboard_token == "sixteen-letters!"
+    assert load({"dashboard_token": ""}).dashboard_token == ""

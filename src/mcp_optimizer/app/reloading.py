@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from mcp_optimizer.app.options import trust_modes
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.app.servers import changed_specs
 from mcp_optimizer.errors import ConfigurationError, listed
+from mcp_optimizer.folders.trusted import notes_file
 from mcp_optimizer.runtime.regular_files import Sign, read_regular, sign_of
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.settings import Settings
@@ -64,7 +66,8 @@ class Reloading:
         self._tasks = BackgroundTasks(logger, "The files are not watched any more; SIGHUP still reads them")
         self._turn = asyncio.Lock()
         self._is_over = False
-        files = (self._server_file, settings.settings_file)
+        # A file that changed waits for a yes, which is remembered there.
+        files = (self._server_file, settings.settings_file, notes_file())
         # What is a pipe from the start was read once, and says nothing more.
         self._watched = [path for path in files if path is not None and (path.is_file() or not path.exists())]
         self._seen = self._signs()
@@ -137,7 +140,7 @@ class Reloading:
         if path is None:
             return self._settings, ""
         try:
-            return self._settings.read_again(_text(path, "settings")), ""
+            return self._settings.read_again(_text(path, "settings", self._settings.check_settings_file)), ""
         except ConfigurationError as error:
             return self._settings, str(error)
 
@@ -145,7 +148,8 @@ class Reloading:
         """The servers of the server file; None if it cannot be read; and what is wrong with it."""
         path = self._server_file
         try:
-            return changed_specs(settings, path, _text(path, "server") if path is not None else ""), ""
+            text = _text(path, "server", settings.check_server_file) if path is not None else ""
+            return changed_specs(settings, path, text), ""
         except ConfigurationError as error:
             return None, str(error)
 
@@ -171,9 +175,11 @@ def _is_emptied(before: list[Sign], now: list[Sign]) -> bool:
     )
 
 
-def _text(path: Path, kind: str) -> str:
+def _text(path: Path, kind: str, check: Callable[[Path, bytes], None]) -> str:
     try:
-        return read_regular(path, _MOST_BYTES).decode("utf-8-sig")
+        content = read_regular(path, _MOST_BYTES)
+        check(path, content)
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigurationError(f"The {kind} file {path} is gone.") from None
     except (OSError, ValueError) as error:

@@ -14,13 +14,14 @@ from typing import Any
 from mcp_optimizer.app.options import check_driver, items
 from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.folders.trusted import SERVER_FILE, folder_file
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.upstream.config import parse_server_file, read_server_file
 from mcp_optimizer.upstream.given import given_servers
 from mcp_optimizer.upstream.itself import SAME_ADDRESS, is_own_address
 from mcp_optimizer.upstream.processes import DEEPEST, depth
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.variables import SecretValues
+from mcp_optimizer.upstream.variables import LookUp, SecretValues
 
 _UNKNOWN_CALLERS = (
     'its "principal" is "caller", but over HTTP callers are not known: write "shared", so that one login serves all, '
@@ -39,12 +40,24 @@ def server_specs(settings: Settings, given: Mapping[str, Any] | None = None) -> 
     if given is not None:
         specs = given_servers(given, os.environ, look_up)
     else:
-        specs = _demo_specs() if settings.demo else read_server_file(settings.server_file, os.environ, look_up)
+        specs = _demo_specs() if settings.demo else _of_file(settings, look_up)
     specs = _usable(specs, settings)
     wanted, known = items(settings.servers), [spec.name for spec in specs]
     if unknown := [name for name in wanted if name not in known]:
         raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {', '.join(known) or 'none'}.")
     return _chosen(specs, settings)
+
+
+def _of_file(settings: Settings, look_up: LookUp) -> list[ServerSpec]:
+    path = settings.server_file
+    here = folder_file(SERVER_FILE, path) if settings.config is None and not path.exists() else None
+    if here is not None:
+        raise ConfigurationError(
+            f"{here.path} is not used: {here.problem}; and there is no server file of your own at {path}. Nothing was "
+            f"started. Look at it, then: mcp-optimizer folder trust, or --config {here.path.name}; or make your own: "
+            "mcp-optimizer import, mcp-optimizer init."
+        )
+    return read_server_file(path, os.environ, look_up, settings.check_server_file)
 
 
 def changed_specs(settings: Settings, path: Path | None, text: str) -> list[ServerSpec]:

@@ -28,6 +28,7 @@ PANELS: Final = {
         "logins": "login logout auth",
         "secrets": "secret",
         "trust": "trust",
+        "folders": "folder",
     },
     "Share": {"keys": "key", "policy": "policy", "audit": "audit"},
     "Run for good": {"service": "service", "health": "health"},

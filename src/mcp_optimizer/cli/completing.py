@@ -45,7 +45,8 @@ def complete_server(ctx: typer.Context, incomplete: str) -> list[str]:
             return _offered(demo_server_commands(), incomplete)
         from mcp_optimizer.upstream.config import read_server_file
 
-        return _offered((spec.name for spec in read_server_file(settings.server_file, {})), incomplete)
+        specs = read_server_file(settings.server_file, {}, check=settings.check_server_file)
+        return _offered((spec.name for spec in specs), incomplete)
     return []
 
 

@@ -21,7 +21,7 @@ from mcp_optimizer.cli.connect_report import ClientOutcome, report, show_plan, w
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.settings import Settings, own_server_file
 
 if TYPE_CHECKING:
     from mcp_optimizer.clients.known import ClientProgram
@@ -250,7 +250,7 @@ def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
     if settings.demo:
         return OurGateway(words[0], (*words[1:], "serve", "--demo"))
     file = settings.server_file.absolute()
-    if settings.config is None and not settings.server_file.is_absolute():
+    if settings.config is None and file != own_server_file():
         warn(f"{file} is the server file of this folder: whoever can change the folder decides what is started")
     if not file.exists():
         warn(f"There is no server file at {file} yet: mcp-optimizer import, or mcp-optimizer init {file}")

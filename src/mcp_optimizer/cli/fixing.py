@@ -56,6 +56,7 @@ def corrections(settings: Settings) -> Corrections | None:
     path = settings.server_file
     try:
         content = read_regular(path, LARGEST[FileKind.JSON])
+        settings.check_server_file(path, content)
         text = content.decode("utf-8-sig")
         document = parsed(text, FileKind.JSON)
         specs = parse_server_file(text, path, os.environ)
@@ -93,12 +94,15 @@ def fix(found: Corrections, *, yes: bool) -> bool:
 
 
 def _write(found: Corrections) -> None:
+    from mcp_optimizer.folders.trusted import carry_over
     from mcp_optimizer.textfiles.editing import CannotEdit
     from mcp_optimizer.textfiles.writing import replace_file
 
     try:
         if found.entries:
-            replace_file(found.file, edited(found.content.decode(), found.entries), expected=found.content)
+            text = edited(found.content.decode(), found.entries)
+            replace_file(found.file, text, expected=found.content)
+            carry_over(found.file, found.content, text.encode())
         if found.opens_secrets:
             found.file.chmod(0o600)
     except (OSError, CannotEdit) as error:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from mcp_optimizer.cli.options import JsonFlag
+from mcp_optimizer.cli.options import JsonFlag, say_passed_over
 from mcp_optimizer.cli.show import print_json
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import in_a_line
@@ -53,6 +53,7 @@ def health(url: _Url = None, ready: _Ready = False, timeout: _Patience = 3.0, as
 
 def _own_address() -> str:
     settings = load_settings({})
+    say_passed_over(settings)
     if settings.http is None:
         return f"http://{_USUAL}"
     host, port = settings.http_address

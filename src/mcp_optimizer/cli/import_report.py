@@ -44,6 +44,12 @@ def report(
     elif is_stored:
         stored = [name for entry in plan.taken for name in entry.secrets]
         _say(out, f"Stored encrypted: {', '.join(stored)}.")
+    if left := [f"{entry.name} ({', '.join(entry.left)})" for entry in plan.taken if entry.left]:
+        _say(
+            out,
+            f"Looks like a secret and cannot be stored by itself: {', '.join(left)}. Store it with `mcp-optimizer "
+            "secret set NAME`, and write ${secret:NAME} in its place.",
+        )
     if moved:
         _say(out, f"Switched off where they came from: {', '.join(entry.listed.name for entry in moved)}.")
     for problem in problems:
@@ -111,6 +117,7 @@ def _as_json(
                 "reason": entry.reason,
                 "notes": list(entry.notes),
                 "secrets": list(entry.secrets),
+                "secrets_left": list(entry.left),
                 "secrets_stored": is_stored and bool(entry.secrets),
                 "moved": any(one is entry or one.listed is entry.listed for one in moved),
             }

@@ -201,6 +201,7 @@ async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_s
     """Write what is taken into our file."""
     from mcp_optimizer.clients.importing import with_entries
     from mcp_optimizer.db.private_files import make_folder
+    from mcp_optimizer.folders.trusted import carry_over
     from mcp_optimizer.textfiles.editing import CannotEdit
     from mcp_optimizer.textfiles.writing import replace_file
 
@@ -213,6 +214,7 @@ async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_s
         # Also what is not known to be a secret may be one: a client's file is often private.
         has_values = any(one.secrets or one.entry.keys() & {"env", "headers"} for one in plan.taken)
         replace_file(target.path, text, expected=target.content, private=has_values)
+        carry_over(target.path, target.content, text.encode())
     except CannotEdit as error:
         raise ConfigurationError(f"Servers cannot be added to {target.path}. {error}.") from None
     except OSError as error:

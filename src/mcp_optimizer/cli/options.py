@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType, UnionType
@@ -11,8 +13,11 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 
+from mcp_optimizer.folders.trusted import SERVER_FILE, SETTINGS_FILE, folder_file
 from mcp_optimizer.runtime.logs import configure_logging
-from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
+from mcp_optimizer.runtime.terminal_text import in_a_line
+from mcp_optimizer.runtime.worker_place import worker_place
+from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings, own_server_file
 
 SERVE_ONLY = frozenset(
     "http allowed_hosts allowed_origins dashboard dashboard_token public_url otlp_endpoint shutdown_delay workers "
@@ -49,6 +54,7 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
             del values["help_all"]
             flags = {name: values.pop(name) for name in fields}
             settings = load_settings(flags, settings_file=settings_file)
+            say_passed_over(settings)
             configure_logging(settings.log_level, settings.log_format)
             if wants_flags:
                 values["flags"] = frozenset(name for name, value in flags.items() if value is not None)
@@ -64,6 +70,28 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
         return run
 
     return decorate
+
+
+def say_passed_over(settings: Settings) -> None:
+    """Name, in a line on stderr, the files of the working folder that are not used, and how they would be."""
+    if worker_place(os.environ) is not None:
+        # Whoever started this worker said it.
+        return
+    found: dict[str, str] = {}
+    if settings.config is None and not settings.demo:
+        here = folder_file(SERVER_FILE, own_server_file())
+        found |= {SERVER_FILE: here.problem} if here is not None and here.problem else {}
+    if settings.origin.passed_over:
+        found[SETTINGS_FILE] = settings.origin.passed_over
+    if not found:
+        return
+    unused = ", ".join(f"./{name} ({problem})" for name, problem in found.items())
+    once = " ".join(f"{_ONCE[name]} {name}" for name in found)
+    said = f"Not used: {unused}. To use what is in this folder: mcp-optimizer folder trust; or once: {once}"
+    print(in_a_line(said), file=sys.stderr)
+
+
+_ONCE = {SERVER_FILE: "--config", SETTINGS_FILE: "--settings"}
 
 
 @functools.cache
@@ -103,8 +131,8 @@ def _show_all(ctx: typer.Context, wanted: bool) -> None:
 def _settings_file() -> inspect.Parameter:
     option = typer.Option(
         "--settings",
-        help="TOML file with any of these options (or MCP_OPTIMIZER_SETTINGS). Default: ./mcp-optimizer.toml, "
-        "then settings.toml in your config folder.",
+        help="TOML file with any of these options (or MCP_OPTIMIZER_SETTINGS). Default: ./mcp-optimizer.toml "
+        "if you trusted it (folder trust), then settings.toml in your config folder.",
         show_default=False,
         rich_help_panel=SHARED_PANEL,
     )

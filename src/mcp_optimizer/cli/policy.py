@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,11 +13,15 @@ from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.show import console, print_json
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal, Risk
+from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Risk
+from mcp_optimizer.errors import ConfigurationError, listed, quoted
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.policy.explaining import Explanation
+
+_PATTERN = re.compile(r"[*?\[]")
+"""What makes a rule's caller mean more than one."""
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +36,9 @@ def policy_test(
     *,
     settings: Settings,
     server: Annotated[str | None, typer.Option(help="The server, if several have the tool.")] = None,
-    caller: Annotated[str, typer.Option(help="The caller's name, such as key:ci. Default: whoever is local.")] = "",
+    caller: Annotated[
+        str, typer.Option(help="The caller's name, such as key:ci; ci if that is clear. Default: whoever is local.")
+    ] = "",
     caller_servers: Annotated[
         str | None, typer.Option(help="The servers that the caller's key permits, comma-separated. Default: all.")
     ] = None,
@@ -40,54 +48,91 @@ def policy_test(
     as_json: JsonFlag = False,
 ) -> None:
     """Explain whether a caller may call a tool: its risk class, the rule that decides, and what would change that."""
-    run(_test(settings, tool, server, _caller(settings, caller, caller_servers, caller_risk), as_json))
+    run(_test(settings, tool, server, _Asked(caller, caller_servers, caller_risk), as_json))
 
 
-async def _caller(settings: Settings, name: str, servers: str | None, risk: Risk | None) -> Principal:
+@dataclass(frozen=True)
+class _Asked:
+    """The caller that is asked about: its name as it was given, and what its key would permit."""
+
+    name: str
+    servers: str | None
+    risk: Risk | None
+
+    @property
+    def is_imagined(self) -> bool:
+        return self.servers is not None or self.risk is not None
+
+
+async def _caller(settings: Settings, asked: _Asked) -> Principal:
     """A stored key of this name with what it permits, or somebody with the limits that are given."""
     from mcp_optimizer.policy.explaining import imagined
 
-    if servers is None and risk is None and (known := await _with_key(settings, name)) is not None:
-        return known
-    permitted = None if servers is None else frozenset(filter(None, map(str.strip, servers.split(","))))
-    return imagined(name or LOCAL_PRINCIPAL.name, permitted, risk or Risk.DESTRUCTIVE)
+    keys = await _keys(settings) if asked.name else {}
+    name = _name_in_rules(settings, asked, keys) if asked.name else LOCAL_PRINCIPAL.name
+    if not asked.is_imagined and name in keys:
+        return keys[name]
+    permitted = None if asked.servers is None else frozenset(filter(None, map(str.strip, asked.servers.split(","))))
+    return imagined(name, permitted, asked.risk or Risk.DESTRUCTIVE)
 
 
-async def _with_key(settings: Settings, name: str) -> Principal | None:
+async def _keys(settings: Settings) -> dict[str, Principal]:
+    """Whoever has a key, by name; of several keys with one name, the newest."""
     place = settings.database_place
-    if not name.startswith("key:") or place is None:
-        return None
+    if place is None:
+        return {}
     from mcp_optimizer.callers.known_keys import opened_keys
 
     async with opened_keys(place) as keys:
-        return next((key.principal for key in reversed(await keys.all()) if key.principal.name == name), None)
+        return {key.principal.name: key.principal for key in await keys.all()}
 
 
-async def _test(
-    settings: Settings, tool: str, server: str | None, looked_up: Awaitable[Principal], as_json: bool
-) -> None:
+def _name_in_rules(settings: Settings, asked: _Asked, keys: Collection[str]) -> str:
+    """The name by which rules know a caller. A wrong one matches no rule, which would read like a permission."""
+    given = asked.name
+    named = (rule.caller for rule in settings.rules if not _PATTERN.search(rule.caller))
+    known = list(dict.fromkeys([LOCAL_PRINCIPAL.name, ANYONE.name, *keys, *named]))
+    kind, colon, own = given.partition(":")
+    is_of_issuer = colon and own and kind in [issuer.name for issuer in settings.token_issuers]
+    if given in known or is_of_issuer or (kind == "key" and own and asked.is_imagined):
+        return given
+    meant = [name for name in known if name.partition(":")[2] == given]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise ConfigurationError(f"{quoted(given)} may be {listed(meant)}. Say which.")
+    forms = ["key:NAME", *(f"{issuer.name}:NAME" for issuer in settings.token_issuers)]
+    raise ConfigurationError(
+        f"There is no caller {quoted(given)}. Known: {listed(list(map(quoted, known)))}. Rules name callers as "
+        f"{' or '.join(forms)}; for a key that does not exist yet, say what it would permit, with --caller-risk or "
+        "--caller-servers."
+    )
+
+
+async def _test(settings: Settings, tool: str, server: str | None, asked: _Asked, as_json: bool) -> None:
     from mcp_optimizer.app.options import policy_of
     from mcp_optimizer.gateway.resolving import on_server, resolve
     from mcp_optimizer.policy.explaining import explain
 
-    principal = await looked_up
+    principal = await _caller(settings, asked)
     async with started(settings) as optimizer:
         snapshot = optimizer.snapshot
         found = resolve(snapshot, tool) if server is None else on_server(snapshot, tool, server)
         own, annotations = found.record.name, found.record.definition.details.annotations
         explanation = explain(policy_of(settings), principal, found.server, own, annotations)
     if as_json:
-        print_json(_as_json(explanation, principal, found.server, own))
+        print_json(_as_json(explanation, principal, found.server, own, asked.name))
     else:
-        _show(explanation, principal, found.server, own)
+        _show(explanation, principal, found.server, own, asked.name)
 
 
-def _as_json(explanation: Explanation, principal: Principal, server: str, tool: str) -> dict[str, object]:
+def _as_json(explanation: Explanation, principal: Principal, server: str, tool: str, given: str) -> dict[str, object]:
     decision = explanation.decision
     return {
         "server": server,
         "tool": tool,
         "caller": principal.name,
+        "caller_given": given,
         "effect": decision.effect.value,
         "because": decision.because,
         "reason": decision.reason,
@@ -98,7 +143,7 @@ def _as_json(explanation: Explanation, principal: Principal, server: str, tool: 
     }
 
 
-def _show(explanation: Explanation, principal: Principal, server: str, tool: str) -> None:
+def _show(explanation: Explanation, principal: Principal, server: str, tool: str, given: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -107,7 +152,8 @@ def _show(explanation: Explanation, principal: Principal, server: str, tool: str
     # Text, not markup: names are a server's words.
     out.print(Text(f"{decision.effect.value}: {tool} of {server} for {principal.name}", style="bold"))
     table = Table(box=None, pad_edge=False, show_header=False)
-    rows = [("because", decision.because), *((step.about, step.said) for step in explanation.steps)]
+    rows = [("caller", f"{given} is {principal.name}")] if given not in ("", principal.name) else []
+    rows += [("because", decision.because), *((step.about, step.said) for step in explanation.steps)]
     rows += [("reason", decision.reason)] if decision.reason else []
     rows += [("would change it", change) for change in explanation.changes]
     for about, said in rows:

@@ -19,7 +19,7 @@ import typer
 from platformdirs import user_config_path
 
 from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag
+from mcp_optimizer.cli.options import JsonFlag, say_passed_over
 from mcp_optimizer.cli.service_files import MARK, GatewayService, systemd_unit
 from mcp_optimizer.cli.service_plans import Command, ServicePlace, ServicePlan, place_on, plan_for
 from mcp_optimizer.cli.show import print_json
@@ -128,6 +128,7 @@ def _place() -> ServicePlace:
 
 def _service(config: Path | None, settings_file: Path | None, http: str) -> GatewayService:
     settings = load_settings({"config": config, "http": http}, settings_file=settings_file)
+    say_passed_over(settings)
     host, port = settings.http_address
     server_file = settings.server_file.absolute()
     if not server_file.is_file():

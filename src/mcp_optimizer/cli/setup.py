@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import SERVER_FILE, Settings
+from mcp_optimizer.settings import Settings, own_server_file
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
@@ -63,16 +64,22 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    path: Annotated[Path, typer.Argument(help="Path of the new file.")] = Path(SERVER_FILE),
+    path: Annotated[
+        Path | None, typer.Argument(help="Path of the new file. Default: mcp.json in your config folder.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Write a commented starter server file."""
-    from mcp_optimizer.db.private_files import write_file
+    from mcp_optimizer.db.private_files import make_folder, write_file
 
+    # Where it is found from every folder, without anybody having to trust one.
+    is_own, path = path is None, path or own_server_file()
     if path.exists() and not force:
         raise ConfigurationError(f"{path} already exists. Choose another path, or overwrite it with --force.")
     try:
+        if is_own:
+            make_folder(path.parent)
         # Users will add keys to it.
         write_file(path, STARTER)
     except OSError as error:
@@ -80,7 +87,8 @@ def init(
     if as_json:
         print_json({"written": str(path)})
     else:
-        print(f"Wrote {path}. Edit it, then: mcp-optimizer doctor --config {path}")
+        named = "" if is_own else f" --config {shlex.quote(str(path))}"
+        print(f"Wrote {path}. Edit it, then: mcp-optimizer doctor{named}")
 
 
 @with_settings()

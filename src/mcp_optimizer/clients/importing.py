@@ -56,6 +56,8 @@ class PlannedEntry:
     """Secrets that are written out in the entry, by the names under which they would be stored."""
     with_references: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The entry with references to those secrets."""
+    left: tuple[str, ...] = ()
+    """Where the entry has what looks like a secret and cannot be stored."""
     is_there: bool = False
     """Whether our file has it, now or after the import, so that the client does not need it."""
 
@@ -145,7 +147,8 @@ def _planned(
 def _taken(plan: PlannedEntry, found: TranslatedEntry, *, is_off: bool) -> PlannedEntry:
     entry = dict(found.entry) | ({"disabled": True} if is_off else {})
     secrets = SecretsOfEntry(plan.name, entry)
-    return replace(plan, entry=entry, secrets=secrets.values, with_references=secrets.entry, is_there=True)
+    references, left = secrets.entry, tuple(dict.fromkeys(secrets.left))
+    return replace(plan, entry=entry, secrets=secrets.values, with_references=references, left=left, is_there=True)
 
 
 def beside_stored(entry: PlannedEntry, stored: Mapping[str, str]) -> PlannedEntry:

@@ -19,6 +19,10 @@ class SettingsOrigin:
 
     file: Path | None = field(default=None, compare=False)
     again: Again | None = field(default=None, compare=False)
+    is_of_folder: bool = field(default=False, compare=False)
+    """Whether it was found in the working folder, where nobody named it."""
+    passed_over: str = field(default="", compare=False)
+    """Why the settings file of the working folder was not used, if there is one."""
 
 
 class ReloadSettings(BaseModel):
@@ -34,10 +38,14 @@ class ReloadSettings(BaseModel):
     )
     _origin: SettingsOrigin = PrivateAttr(default_factory=SettingsOrigin)
 
-    def read_from(self, file: Path | None, again: Again) -> Self:
+    def read_from(self, origin: SettingsOrigin) -> Self:
         """These settings, which were read from a file, if there is one, and other sources."""
-        self._origin = SettingsOrigin(file, again)
+        self._origin = origin
         return self
+
+    @property
+    def origin(self) -> SettingsOrigin:
+        return self._origin
 
     @property
     def settings_file(self) -> Path | None:

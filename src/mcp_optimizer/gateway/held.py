@@ -31,7 +31,7 @@ def held_error(tool: HeldTool) -> ToolHeld:
     why = _WHY[tool.change] + ("" if tool.change is ToolChange.UNKNOWN else date)
     is_server = tool.change is ToolChange.SERVER
     see = f"mcp-optimizer trust diff {server}" + ("" if is_server else f" {name}")
-    approve = f"mcp-optimizer trust approve {server} {'--all' if is_server else name}"
+    approve = f"mcp-optimizer trust approve {server} {'--all' if is_server else name} --shown VERSION"
     return ToolHeld(tool.server, tool.name, why, see, approve)
 
 

@@ -7,7 +7,7 @@ commas, and variables, which `variables` replaces. An unreadable file is an erro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +78,16 @@ _AROUND_SERVERS = ("mcpServers", "servers", "mcp")
 _LONGEST_PURPOSE = 300
 
 
-def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp = nothing_stored) -> list[ServerSpec]:
-    """The servers of a file, in its order. `look_up` finds the secrets that it uses, if any."""
+def read_server_file(
+    path: Path,
+    environment: Mapping[str, str],
+    look_up: LookUp = nothing_stored,
+    check: Callable[[Path, bytes], None] | None = None,
+) -> list[ServerSpec]:
+    """The servers of a file, in its order. `look_up` finds the secrets that it uses, if any.
+
+    `check`: raises if what was read must not be used.
+    """
     try:
         # A pipe that a user names is read as well, though not without end.
         with path.open("rb") as file:
@@ -94,6 +102,8 @@ def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp
         raise ConfigurationError(f"Cannot read the server file {path}: {error}.") from error
     if len(content) > LARGEST[FileKind.JSON]:
         raise ConfigurationError(f"The server file {path} is larger than {LARGEST[FileKind.JSON]:,} bytes.")
+    if check is not None:
+        check(path, content)
     return parse_server_file(text, path, environment, look_up)
 
 

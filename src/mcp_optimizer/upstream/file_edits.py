@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
+from mcp_optimizer.folders.trusted import carry_over
 from mcp_optimizer.runtime.regular_files import NotRegular, read_regular
 from mcp_optimizer.textfiles.editing import CannotEdit, with_value, without_value
 from mcp_optimizer.textfiles.kinds import LARGEST, FileKind
@@ -38,6 +39,7 @@ def change_file(path: Path, edit: Edit, *, private: bool = False) -> bool:
         if before is None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(path, after, expected=before, private=private)
+        carry_over(path, before, after.encode())
     except (UnreadableText, CannotEdit, FileChanged) as error:
         raise ConfigurationError(f"Cannot change {path}: {str(error).rstrip('.')}.") from None
     except OSError as error:

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
-from platformdirs import user_config_path
-
-from mcp_optimizer.settings import APP_NAME, PREFIX, SERVER_FILE
+from mcp_optimizer.settings import PREFIX, default_server_file
 from mcp_optimizer.upstream.spec import ServerSpec
 
 SAME_FILE = (
@@ -41,9 +39,7 @@ def starts_itself(spec: ServerSpec, path: Path) -> bool:
         # Its settings may name another file.
         return False
     folder = Path(spec.cwd or ".")
-    here = folder / SERVER_FILE
-    default = here if here.is_file() else user_config_path(APP_NAME) / SERVER_FILE
-    read = folder / Path(named).expanduser() if named else default
+    read = folder / Path(named).expanduser() if named else default_server_file(folder)
     return read.resolve() == path.resolve()
 
 

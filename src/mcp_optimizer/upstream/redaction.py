@@ -28,6 +28,8 @@ _CUT = 80
 """Characters from which a text may have been cut, perhaps in the middle of a secret."""
 _LEAST_OF_CUT = 8
 _DEEPEST = 50
+_LONGEST_LOOKED_INTO = 10_000
+"""Characters of a value in which an import looks for secrets."""
 _NESTED = 3
 """Levels of nested values that are read: JSON in a variable, a pair inside it."""
 
@@ -38,8 +40,9 @@ _NAMED = re.compile(
 )
 _ORDINARY = re.compile(r"[/~.]*(?:(?:[a-z]{1,15}|[A-Z]{1,15}|[A-Z][a-z]{1,14}|\d{1,5})(?:[-_ .,:/@]+|$))+|\d{1,9}")
 """Words and small numbers: `production`, `us-east-1`, `http://localhost:8080`, `/home/ada`, `600000`."""
-_PAIR = re.compile(r"([A-Za-z_][\w.-]*)\s*[=:]\s*([^;&\s\"']+)")
+_PAIR = re.compile(r"([A-Za-z_][\w.-]{0,99})\s*[=:]\s*([^;&\s\"']+)")
 _CREDENTIALS = re.compile(r"://([^/?#\s@]*)@")
+_SCHEMED = re.compile(r"(?:bearer|basic|token|digest|apikey)\s+\S{8,}", re.IGNORECASE)
 _RANDOM = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~%-]{16,}")
 """A random-looking part of a URL's path; some services put their token there."""
 _KNOWN = re.compile(r"(?:gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ya29\.|eyJ|npm_|pypi-|hf_)[\w.-]{8,}")
@@ -133,6 +136,19 @@ def is_named_secret(name: str, value: str) -> bool:
     return (_NAMED.search(name) is not None and is_secret(name, value)) or _KNOWN.search(value) is not None
 
 
+def holds_secret(name: str, value: str, level: int = 0) -> bool:
+    """Whether a value is such a secret or has one inside: in JSON, as `Bearer x`, as `key=value`, in a URL."""
+    if is_named_secret(name, value) or _SCHEMED.fullmatch(value.strip()):
+        return True
+    if any(password for _, _, password in (found.partition(":") for found in _CREDENTIALS.findall(value))):
+        return True
+    return (
+        level < _NESTED
+        and len(value) <= _LONGEST_LOOKED_INTO
+        and any(holds_secret(inner, item, level + 1) for inner, item in _pairs(value))
+    )
+
+
 def _inside(name: str, value: str, level: int = 0) -> Iterator[tuple[str, str]]:
     """A value and the values inside it: JSON, `Bearer x`, `user:password`, `key=value`, credentials of a URL."""
     if is_secret(name, value):
@@ -192,6 +208,11 @@ def _of_arguments(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
             if item != argument or _KNOWN.fullmatch(item):
                 yield inner, item
         option = argument if argument.startswith("-") and not equals and _NAMED.search(argument) else ""
+
+
+def has_random_part(url: str) -> bool:
+    """Whether a part of the path of a URL may be a token."""
+    return any(_RANDOM.fullmatch(part) for part in url.partition("://")[2].partition("?")[0].split("/")[1:])
 
 
 def _of_url(url: str) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,9 @@ from mcp_optimizer.app.reloading import Reloading, ReloadOutcome
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, UnknownTool
+from mcp_optimizer.folders.trusted import trust
 from mcp_optimizer.settings import Settings, load_settings
+from mcp_optimizer.upstream.file_edits import change_file, with_entry
 from tests.conftest import plain_server
 from tests.waiting import until
 
@@ -257,3 +259,29 @@ async def test_an_edit_each_ten_milliseconds_is_taken_in_when_it_rests(file: Pat
                     await asyncio.Event().wait()
         await until(lambda: names(optimizer) == ["s99"])
         assert optimizer.servers()[0].status is ServerStatus.STOPPED
+
+
+async def test_a_changed_file_of_the_folder_waits_for_a_yes(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml = tmp_path / "mcp-optimizer.toml"
+    toml.write_text('[[rules]]\ntool = "*"\neffect = "deny"\n')
+    monkeypatch.chdir(tmp_path)
+    trust({path: path.read_bytes() for path in (file, toml)})
+    settings = load_settings({**OPTIONS, "reload": True}, {})
+    everybody = Principal("key:1", "Ada", risk=Risk.DESTRUCTIVE)
+    async with Optimizer.from_settings(settings.model_copy(update={"reload": False})) as optimizer:
+        policy = optimizer.parts.policy
+        reloading = Reloading(optimizer.parts, settings, interval=0.01, still=0.005)
+        reloading.start()
+        write(file, {"evil": OFF})
+        toml.write_text("max_rows = 3\n")
+        await until(lambda: reloading.problem.count("changed since it was trusted") == 2)
+        assert (names(optimizer), policy.is_open_for(everybody)) == (["one"], False)
+        trust({path: path.read_bytes() for path in (file, toml)})
+        await until(lambda: names(optimizer) == ["evil"])
+        assert policy.is_open_for(everybody)
+        # What the user changes with a command needs no second yes.
+        change_file(file, lambda text: with_entry(text, "mine", OFF))
+        await until(lambda: names(optimizer) == ["evil", "mine"])
+        await reloading.stop()

@@ -68,7 +68,9 @@ async def test_a_held_tool_is_neither_found_nor_listed_and_calling_it_says_why()
     assert [tool.name for tool in gateway.list_tools().tools] == ["read"]
     assert "1 of 'a'" in gateway.list_tools().note
     for name in ("write", "a__write", "Write"):
-        with pytest.raises(ToolHeld, match=r"`mcp-optimizer trust approve a write`"):
+        with pytest.raises(
+            ToolHeld, match=r"`mcp-optimizer trust diff a write`.*`mcp-optimizer trust approve a write --shown VERSION`"
+        ):
             await gateway.call(name)
     with pytest.raises(ToolHeld):
         await gateway.pass_on("write", {}, LOCAL)
@@ -182,5 +184,5 @@ async def test_a_name_that_a_shell_or_a_model_could_misread_is_not_put_into_a_co
     await catalog.caught_up()
     with pytest.raises(ToolHeld) as refusal:
         new_gateway(catalog).resolve(name, "a")
-    assert "`mcp-optimizer trust approve a TOOL`" in str(refusal.value)
+    assert "`mcp-optimizer trust approve a TOOL --shown VERSION`" in str(refusal.value)
     assert "\n" not in str(refusal.value)

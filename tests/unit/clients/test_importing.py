@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,73 @@ def test_a_secret_in_a_header_or_an_address_becomes_a_reference(tmp_path: Path) 
         "headers": {"Authorization": "Bearer ${secret:x.Authorization}"},
     }
     assert "abcd" not in repr(taken)
+
+
+@pytest.mark.parametrize(
+    ("entry", "stored"),
+    [
+        (
+            {"command": "x", "env": {"OPENAPI_MCP_HEADERS": '{"Authorization": "Bearer ntn_planted1"}'}},
+            {"command": "x", "env": {"OPENAPI_MCP_HEADERS": "${secret:x.OPENAPI_MCP_HEADERS}"}},
+        ),
+        (
+            {"command": "x", "env": {"DATABASE_URL": "postgresql://me:planted1@host/db"}},
+            {"command": "x", "env": {"DATABASE_URL": "${secret:x.DATABASE_URL}"}},
+        ),
+        (
+            {"command": "x", "args": ["--password", "planted1", "--api-key=planted2"]},
+            {"command": "x", "args": ["--password", "${secret:x.password}", "--api-key=${secret:x.api-key}"]},
+        ),
+        (
+            {"command": "x", "args": ["postgresql://me:planted1@host/db", "--verbose"]},
+            {"command": "x", "args": ["${secret:x.argument}", "--verbose"]},
+        ),
+        (
+            {"command": "x", "args": ["run", "-e", "MY_TOKEN=planted1", "--header", "Authorization: Bearer planted2"]},
+            {"command": "x", "args": ["run", "-e", "MY_TOKEN=${secret:x.MY_TOKEN}", "--header", "${secret:x.header}"]},
+        ),
+        (
+            {"url": "https://me:planted1@x.example/mcp"},
+            {"url": "https://me:${secret:x.password}@x.example/mcp"},
+        ),
+        (
+            {"command": "x", "args": ["https://host:8080/a", "--level=debug", "A=b"], "env": {"URL": "http://a@host/"}},
+            {"command": "x", "args": ["https://host:8080/a", "--level=debug", "A=b"], "env": {"URL": "http://a@host/"}},
+        ),
+    ],
+)
+def test_secrets_inside_of_values_become_references(
+    tmp_path: Path, entry: dict[str, Any], stored: dict[str, Any]
+) -> None:
+    [taken] = plan_of(machine_with(tmp_path, {"x": entry}), "cursor").taken
+    assert taken.with_references == stored
+    assert taken.left == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"),
+    [
+        ({"command": "x", "env": {"URL": "postgresql://me:planted1@${HOST}/db"}}, ("env.URL",)),
+        ({"command": "x", "env": {"MY_TOKEN": "${MY_TOKEN:-planted1}"}}, ("env.MY_TOKEN",)),
+        ({"command": "x", "args": ["a", "--dsn=${A}planted1"]}, ("args[1]",)),
+        ({"url": "https://x.example/planted1planted1planted1/mcp"}, ("url",)),
+        ({"command": "x", "env": {"MY_TOKEN": "${MY_TOKEN}", "URL": "postgresql://me:${PW}@host/db"}}, ()),
+    ],
+)
+def test_what_looks_like_a_secret_and_cannot_be_stored_is_named(
+    tmp_path: Path, entry: dict[str, Any], left: tuple[str, ...]
+) -> None:
+    [taken] = plan_of(machine_with(tmp_path, {"x": entry}), "cursor").taken
+    assert taken.left == left
+    assert "planted" not in repr(taken)
+
+
+@pytest.mark.parametrize("value", ["a" * 9_000, "${" + ":-" * 40_000, "://a:" * 15_000, "a:" * 4_900])
+def test_long_values_take_no_time_to_look_through(tmp_path: Path, value: str) -> None:
+    entry = {"command": "x", "args": [value], "env": {"A": value, "B": f"${{C}}{value}"}}
+    begun = time.monotonic()
+    plan_of(machine_with(tmp_path, {"x": entry}), "cursor")
+    assert time.monotonic() - begun < 5
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from mcp_optimizer.settings import Settings, load_settings
 from tests.unit.dashboard.visiting import OWN_PAGE
 from tests.waiting import until
 
+TOKEN = "tök en of the tests"
 HOSTILE = (
     '<script>alert("x")</script><img src=x onerror=alert(1)> "quoted" \' & &lt; '
     "\u202eelttil\u202c \u0007\u001b[31m \U000e0041 \u2028 {{7*7}}"
@@ -234,7 +235,7 @@ async def test_beyond_loopback_nothing_is_shown_without_a_token(dumps: Path) -> 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104
 async def test_a_token_that_is_set_is_asked_for(dumps: Path, host: str) -> None:
-    options = {"dashboard_token": "tök en", "allowed_hosts": "gate"}
+    options = {"dashboard_token": TOKEN, "allowed_hosts": "gate"}
     async with browser(dumps, host, "http://gate:80", **options) as (client, _):
         asked = await client.get("/")
         assert asked.status_code == 401
@@ -243,9 +244,9 @@ async def test_a_token_that_is_set_is_asked_for(dumps: Path, host: str) -> None:
         assert (await client.get("/metrics")).status_code == 401
         assert (await client.post("/login", data={"token": "wrong"}, headers=OWN_PAGE)).status_code == 401
         assert (await client.get("/")).status_code == 401
-        bearer = {b"Authorization": "Bearer tök en".encode()}
+        bearer = {b"Authorization": f"Bearer {TOKEN}".encode()}
         assert (await client.get("/metrics", headers=bearer)).status_code == 200
-        admitted = await client.post("/login", data={"token": "tök en"}, headers=OWN_PAGE)
+        admitted = await client.post("/login", data={"token": TOKEN}, headers=OWN_PAGE)
         assert (admitted.status_code, admitted.headers["location"]) == (303, "/")
         assert "tök" not in admitted.headers["set-cookie"]
         assert (await client.get("/")).status_code == 200
@@ -260,7 +261,7 @@ async def test_a_token_that_never_ends_is_refused(dumps: Path) -> None:
             sent += 100_000
             yield b"x" * 100_000
 
-    async with started(dumps, dashboard_token="secret") as optimizer:
+    async with started(dumps, dashboard_token=TOKEN) as optimizer:
         chunks = endless()
 
         async def receive() -> dict[str, Any]:
@@ -324,7 +325,7 @@ async def test_the_dashboard_can_be_turned_off(dumps: Path) -> None:
 
 
 def test_a_token_is_not_shown_with_the_settings() -> None:
-    assert "secret" not in repr(Settings(dashboard_token="secret"))
+    assert TOKEN not in repr(Settings(dashboard_token=TOKEN))
 
 
 # What pages are made of

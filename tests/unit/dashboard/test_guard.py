@@ -17,6 +17,7 @@ from tests.unit.dashboard.test_dashboard import Elements, assert_harmless
 from tests.unit.dashboard.visiting import Gateway, gateway, let_in, ticket_of
 from tests.waiting import until
 
+TOKEN = "tök en of the tests"
 PAGES = ["/", "/servers", "/catalog", "/search", "/callers", "/rules", "/trust", "/audit", "/logins"]
 PAGES += ["/tools/no/such", "/servers/such", "/results/such"]
 BACK = ["/login", "/logout", "/callers/new", "/trust/x/approve", "/logins/x", "/servers/x/enable", "/servers/x/remove"]
@@ -193,7 +194,7 @@ async def test_a_key_in_an_address_opens_nothing(place: Path) -> None:
 
 
 async def test_wrong_keys_wait_and_are_counted_in_one_entry(place: Path) -> None:
-    async with gateway(place, dashboard_token="tök en") as world, world.browser() as client:
+    async with gateway(place, dashboard_token=TOKEN) as world, world.browser() as client:
         almost = world.keys[Role.SEE][:-1] + "!"
         wrong = ["mcpo_", "x", "", almost, "mcpo_" + "a" * 12 + "_" + "b" * 43, "<script>alert(1)</script>"]
         begun = time.monotonic()
@@ -332,20 +333,20 @@ async def test_beyond_loopback_it_asks_for_a_key(place: Path) -> None:
 
 
 async def test_the_token_of_the_dashboard_may_do_everything(place: Path) -> None:
-    async with gateway(place, dashboard_token="tök en") as world, world.browser() as client:
-        assert (await world.sign_in(client, "tök en")).status_code == 303
+    async with gateway(place, dashboard_token=TOKEN) as world, world.browser() as client:
+        assert (await world.sign_in(client, TOKEN)).status_code == 303
         page = Elements((await client.get("/callers")).text)
         assert "Make the key" in page.text
         assert "dashboard manage" in page.text
 
 
 async def test_while_keys_cannot_be_verified_nobody_is_let_in(place: Path) -> None:
-    options: dict[str, Any] = {"database": str(place.parent), "dashboard_token": "t"}
+    options: dict[str, Any] = {"database": str(place.parent), "dashboard_token": "a-token-of-tests"}
     async with gateway(place, **options) as world, world.browser() as client:
         answer = await world.sign_in(client, world.keys[Role.MANAGE])
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
         assert (await client.get("/metrics", headers=bearer(world.keys[Role.SEE]))).status_code == 503
-        assert (await client.get("/metrics", headers=bearer("t"))).status_code == 200
+        assert (await client.get("/metrics", headers=bearer("a-token-of-tests"))).status_code == 200
 
 
 async def test_the_stream_of_events_ends_when_its_viewer_signs_out(place: Path) -> None:

@@ -183,7 +183,7 @@ async def test_the_audit_is_filtered_and_paged_newest_first(place: Path) -> None
 
 
 async def test_pages_say_what_is_not_kept(tmp_path: Path, place: Path) -> None:
-    async with gateway(place, database="none", dashboard_token="t") as world:
+    async with gateway(place, database="none", dashboard_token="a-token-of-tests") as world:
         await _without_database(world)
     async with gateway(tmp_path / "other.db", audit=False) as world, world.browser(Role.SEE) as client:
         assert "audit = false" in (await client.get("/audit")).text
@@ -191,7 +191,7 @@ async def test_pages_say_what_is_not_kept(tmp_path: Path, place: Path) -> None:
 
 async def _without_database(world: Gateway) -> None:
     async with world.browser() as client:
-        await world.sign_in(client, "t")
+        await world.sign_in(client, "a-token-of-tests")
         for path, told in (
             ("/callers", "there is none"),
             ("/audit", "there is none"),

@@ -10,6 +10,7 @@ import pytest
 
 from mcp_optimizer.app import server_specs
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.folders.trusted import trust
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.upstream.config import parse_server_file
 from mcp_optimizer.upstream.itself import is_own_address
@@ -42,6 +43,7 @@ def test_a_gateway_with_the_same_file_is_a_problem_of_its_entry(tmp_path: Path, 
         entry["env"] = {"MCP_OPTIMIZER_CONFIG": str(path)}
     elif how == "default":
         entry["cwd"] = str(tmp_path)
+        trust({path: path.read_bytes()})
     else:
         entry["args"] += how.replace("FILE", str(path)).split()
     assert "it is this gateway with this same file" in problem(entry, path)
