@@ -59,10 +59,10 @@ _NOUNS_TOO: Final = {
         "select tap swipe scroll open resolve".split()
     ),
 }
-_EXECUTES: Final = frozenset({"run", "execute", "invoke", "call", "send"})
+_EXECUTES: Final = frozenset({"run", "execute", "invoke", "call", "send", "use"})
 _PROGRAMS: Final = frozenset(
     "command commands cmd shell bash terminal script scripts code python javascript js sql cypher powershell "
-    "applescript osascript".split()
+    "applescript osascript tool tools".split()
 )
 _JOINS: Final = frozenset({"and", "or", "then"})
 
@@ -129,7 +129,7 @@ def _strong(word: str) -> Risk | None:
 
 
 def _runs_a_program(words: list[str]) -> bool:
-    """`run_command` and `execute_sql` do whatever they are told, so the worst counts."""
+    """`run_command`, `execute_sql` and another gateway's `call_tool` do whatever they are told, so the worst counts."""
     place = next((at for at, word in enumerate(words) if word in _EXECUTES), None)
     return place is not None and any(word in _PROGRAMS for word in words[place + 1 :])
 

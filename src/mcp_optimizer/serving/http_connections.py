@@ -75,6 +75,11 @@ class _BoundedConnection(HttpToolsProtocol):
         super().on_message_begin()
         self._is_in_headers = True
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # The parser tells of fields after a body in the same way. What comes then says nothing about who sent it.
+        if self._is_in_headers:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._headers_came()
         self._since_progress = 0

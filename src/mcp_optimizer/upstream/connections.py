@@ -303,9 +303,13 @@ class _Connection(asyncio.Protocol):
             self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_complete:
+        if self._is_complete:
+            return
+        if self._status:
+            # After the body: counted, and not taken for a header.
+            self._head_size += len(name) + len(value)
+        else:
             self._headers.append((name, value.strip(b" \t")))
-            self._head_size += len(name) + len(value) if self._status else 0
 
     def on_headers_complete(self) -> None:
         # A status below 200 is not the final response.

@@ -38,6 +38,11 @@ READ, WRITE, DESTRUCTIVE = Risk.READ, Risk.WRITE, Risk.DESTRUCTIVE
         ("drop_table", DESTRUCTIVE),
         ("run_command", DESTRUCTIVE),
         ("execute_sql", DESTRUCTIVE),
+        # Of another gateway, or anything else that calls what it is told.
+        ("call_tool", DESTRUCTIVE),
+        ("mcp_execute_tool", DESTRUCTIVE),
+        ("useTool", DESTRUCTIVE),
+        ("find_tool", READ),
         ("ｄｅｌｅｔｅ_issue", DESTRUCTIVE),
         ("de\u200blete_issue", DESTRUCTIVE),
     ],

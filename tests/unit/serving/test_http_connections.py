@@ -165,3 +165,26 @@ async def test_a_flood_of_offers_in_one_piece_is_read_one_after_the_other() -> N
         answered = await asyncio.wait_for(reader.read(), 30)
         writer.close()
     assert answered.count(b"HTTP/1.1 200 OK") == count + 1
+
+
+async def test_what_follows_a_body_is_no_header() -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        seen.extend(scope["headers"])
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTrailer: Authorization\r\n\r\n"
+    body = b"5\r\nhello\r\n0\r\nAuthorization: Bearer stolen\r\nX-API-Key: stolen\r\nOrigin: http://localhost\r\n\r\n"
+    async with served(application, Limits()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for piece in (head, body[:12], body[12:]):
+            writer.write(piece)
+            await writer.drain()
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        writer.close()
+    assert b"stolen" not in b"".join(value for _, value in seen)
+    assert {name for name, _ in seen} == {b"host", b"transfer-encoding", b"trailer"}
