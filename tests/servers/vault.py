@@ -92,7 +92,8 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         "logging/setLevel": {},
         "completion/complete": {"completion": {"values": [f"word of {NAME}"]}},
     }
-    return found.get(method)
+    is_unknown = method.startswith("resources/") and not str(params.get("uri", URI)).startswith(f"{NAME}://")
+    return None if is_unknown else found.get(method)
 
 
 def answer(message: dict[str, Any]) -> None:
