@@ -201,3 +201,30 @@ async def test_a_person_sees_what_would_run_before_saying_yes(tmp_path: Path, an
     assert "hunter2" not in shown
     assert "… and 102 more" in shown
     assert notes_file().exists() is is_trusted
+
+
+async def test_no_process_of_ours_imports_what_lies_in_the_folder(tmp_path: Path) -> None:
+    clone, ran = tmp_path / "clone", tmp_path / "ran"
+    (clone / "mcp_optimizer").mkdir(parents=True)
+    for name in ("typer", "uvicorn", "jmespath", "json", "mcp_optimizer/__init__", "sitecustomize"):
+        (clone / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
+    own = tmp_path / "mcp.json"
+    write(own, one=plain_server("one"))
+    script = Path(sys.executable).with_name("mcp-optimizer")
+    serving = await asyncio.create_subprocess_exec(
+        *(script, "serve", "--config", own, "--http", "127.0.0.1:0", "--workers", "2"),
+        cwd=clone,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert serving.stderr is not None
+    line = ""
+    while "serves" not in line:
+        line = (await asyncio.wait_for(serving.stderr.readline(), 60)).decode()
+        assert line
+    serving.terminate()
+    await asyncio.wait_for(serving.wait(), 60)
+    demo = await asyncio.create_subprocess_exec(
+        *(script, "call", "--demo", "list_boards", "--select", "boards[].name"), cwd=clone
+    )
+    assert await asyncio.wait_for(demo.wait(), 60) == 0
+    assert not ran.exists(), ran.read_text()

@@ -20,7 +20,7 @@ def this_program() -> list[str]:
         return [str(beside)]
     if found := shutil.which("mcp-optimizer"):
         return [str(Path(found).absolute())]
-    return [str(Path(sys.executable).absolute()), "-m", "mcp_optimizer"]
+    return [str(Path(sys.executable).absolute()), "-P", "-m", "mcp_optimizer"]
 
 
 def run_client(words: Sequence[str]) -> str:

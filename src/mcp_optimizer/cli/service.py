@@ -151,7 +151,7 @@ def _program() -> tuple[str, ...]:
     started = Path(sys.argv[0]).absolute()
     if started.name.startswith("mcp-optimizer") and os.access(started, os.X_OK):
         return (str(started),)
-    return (sys.executable, "-m", "mcp_optimizer")
+    return (sys.executable, "-P", "-m", "mcp_optimizer")
 
 
 def _refuse_foreign(file: Path) -> None:

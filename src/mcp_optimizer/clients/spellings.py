@@ -12,7 +12,7 @@ from typing import Any
 
 from mcp_optimizer.upstream.entry_values import UnusableEntry
 
-_OURS = re.compile(r"\$\{([^}]*)\}")
+_OURS = re.compile(r"\$\{([^}]{0,1000})\}")
 _GEMINI = re.compile(r"\$(?:([A-Za-z_]\w*)|\{(?:env:)?([A-Za-z_]\w*)\})")
 _OPENCODE = re.compile(r"\{(env|file):([^}]*)\}")
 _CONTINUE = re.compile(r"\$\{\{\s*(?:secrets|inputs)\.([\w./-]+)\s*\}\}")

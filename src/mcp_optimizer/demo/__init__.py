@@ -9,4 +9,4 @@ import sys
 
 def demo_server_commands() -> dict[str, list[str]]:
     """The command line that starts each demo server over stdio, by server name."""
-    return {name: [sys.executable, "-m", f"{__name__}.{name}"] for name in ("kanban", "sql", "web")}
+    return {name: [sys.executable, "-P", "-m", f"{__name__}.{name}"] for name in ("kanban", "sql", "web")}

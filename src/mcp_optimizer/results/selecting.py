@@ -158,7 +158,7 @@ def _tried(projection: Projection, size: int, value: Callable[[], Any]) -> Selec
 async def _answered(texts: AsyncIterator[bytes], projection: Projection, size: int) -> tuple[int, bytes, bytearray]:
     """The exit code, the first line and the rest of what the process writes."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__),
+        *(sys.executable, "-P", "-m", __name__),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
