@@ -33,6 +33,7 @@ _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PART_END = re.compile(r"(?<=[.!?;:])\s+|\n+|,\s+(?=(?:and|then|also|plus|but|so)\b)|\s+(?=and then\b)")
 _WORD_OR_MARK = re.compile(r"[^\W_]+|\S")
+_ENDLESS_WORD = re.compile(r"([A-Za-z0-9_]{100})[A-Za-z0-9_]+")
 _SPACE = re.compile(r"\s+")
 _SERVER_NOISE = frozenset({"mcp", "server", "servers"})
 
@@ -101,6 +102,8 @@ def keywords_read(text: str) -> str:
 
 
 def _beginning(text: str, most_words: int, most_chars: int) -> str:
-    text = text[:most_chars]
+    if len(text) > most_chars:
+        # Of what is no word of any language, so that what follows it is still read.
+        text = _ENDLESS_WORD.sub(r"\1", text)[:most_chars]
     last = next(islice(_WORD_OR_MARK.finditer(text), most_words - 1, None), None)
     return text if last is None else text[: last.end()]
