@@ -36,10 +36,11 @@ from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.settings import Settings
 
 _NAMES = (SERVER_FILE, SETTINGS_FILE)
-_LONGEST = 400
+_LONGEST = 2_000
 """Characters shown of a command or value."""
-_MOST = 100
+_MOST = 500
 """Servers or settings shown of a file."""
+_IN_THE_FILE = "more, which you find in the file"
 
 _Path = Annotated[Path, typer.Argument(help="The folder, or its file.", show_default="the current folder")]
 
@@ -58,13 +59,17 @@ def trust_folder(
 ) -> None:
     """Use a folder's mcp.json and mcp-optimizer.toml in that folder, until they change."""
     contents = {place_of(file): _content(file) for file in _files(path)}
+    is_whole = True
     for file, content in contents.items():
         print(f"{_shown(str(file))}:", file=sys.stderr)
         for line in _server_lines(content, file) if file.name == SERVER_FILE else _setting_lines(content, file):
+            is_whole &= _IN_THE_FILE not in line
             print(f"  {line}", file=sys.stderr)
     if not yes:
         if not is_terminal():
             raise ConfigurationError("Nobody can be asked here. If you want all of this to be used, say --yes.")
+        if not is_whole:
+            raise ConfigurationError("Not all of it can be shown here. Read it, and if you want all of it, say --yes.")
         if not is_agreed("Use this whenever you are in that folder?"):
             raise ConfigurationError("Nothing was trusted.")
     trust(contents)
@@ -158,7 +163,7 @@ def _server_lines(content: bytes, file: Path) -> Iterator[str]:
     for name, entry in list(entries.items())[:_MOST]:
         yield f"{_shown(str(name))}: {_deed(entry) if isinstance(entry, dict) else 'no entry of a server'}"
     if len(entries) > _MOST:
-        yield f"… and {len(entries) - _MOST:,} more, which you find in the file"
+        yield f"… and {len(entries) - _MOST:,} {_IN_THE_FILE}"
 
 
 def _deed(entry: dict[str, Any]) -> str:
@@ -191,7 +196,7 @@ def _setting_lines(content: bytes, file: Path) -> Iterator[str]:
         hides = field is not None and not field.repr
         yield f"{_shown(name)} = {'(not shown)' if hides else _shown(repr(value))}"
     if len(values) > _MOST:
-        yield f"… and {len(values) - _MOST:,} more, which you find in the file"
+        yield f"… and {len(values) - _MOST:,} {_IN_THE_FILE}"
 
 
 def _shown(text: str) -> str:
@@ -200,4 +205,4 @@ def _shown(text: str) -> str:
 
     line = with_hidden_shown(text).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     more = len(line) - _LONGEST
-    return line if more <= 0 else f"{line[:_LONGEST]}… ({more:,} characters more, which you find in the file)"
+    return line if more <= 0 else f"{line[:_LONGEST]}… ({more:,} characters {_IN_THE_FILE})"

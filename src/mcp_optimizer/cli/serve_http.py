@@ -49,7 +49,14 @@ async def serve_http(settings: Settings) -> None:
     connections = bounded_connections(settings.limits)
     http = HttpServer(
         uvicorn.Config(
-            app, http=connections, ws="none", log_level="critical", access_log=False, timeout_keep_alive=_KEEP_ALIVE
+            app,
+            http=connections,
+            ws="none",
+            log_level="critical",
+            access_log=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+            # Otherwise whoever connects from loopback says by a header where it comes from, and by which scheme.
+            proxy_headers=False,
         )
     )
     for one in sockets[:2]:

@@ -119,6 +119,8 @@ class Guard:
 
     def _open(self, endpoint: Endpoint) -> Endpoint:
         async def answer(request: Request) -> Response:
+            if len(request.headers.getlist("host")) > 1:
+                return _protected(PlainTextResponse("Send one Host header.", status_code=400))
             return _protected(await self._hosts.validate_request(request) or await endpoint(request))
 
         return answer
@@ -151,6 +153,8 @@ def _check(visitor: Visitor, needed: Role, *, for_anybody: bool) -> None:
 def _is_from_own_page(request: Request) -> bool:
     """Whether a form came from a page of ours. Origin was checked already, but any port of this machine may be one."""
     given = request.headers
+    if len(given.getlist("origin")) > 1:
+        return False
     if "origin" in given and given["origin"].partition("://")[2] != given.get("host", ""):
         return False
     return given.get("sec-fetch-site", "same-origin" if "origin" in given else "") in _OWN_PAGES

@@ -21,6 +21,7 @@ from mcp_optimizer.callers.outcomes import CannotVerify, Rejected
 from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.dashboard.wrong_guesses import WrongGuesses
+from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Role
 from mcp_optimizer.domain.sign_in import SignInKind
 from mcp_optimizer.errors import CatalogError
@@ -81,8 +82,9 @@ class Reception:
             return Visitor(await self._bearer(request, given))
         try:
             return Visitor(await self._signed_in(request), is_signed_in=True)
-        except NotAdmitted:
-            if not self._entrance.is_open:
+        except NotAdmitted as refused:
+            # Somebody who was signed in is told that nobody knows now, and not taken for anybody.
+            if not self._entrance.is_open or refused.status == 503:
                 raise
             return Visitor(ANYONE, is_anybody=True)
 
@@ -191,7 +193,9 @@ def _without_database() -> Iterator[None]:
 
 
 def _peer(request: Request) -> str:
-    return request.client.host if request.client is not None else ""
+    """Who guesses: all of loopback is one."""
+    host = request.client.host if request.client is not None else ""
+    return "loopback" if is_loopback(host) else host
 
 
 def _scheme(request: Request) -> str:

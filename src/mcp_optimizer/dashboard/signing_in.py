@@ -48,6 +48,9 @@ class SignInForms:
 
     async def _enter(self, request: Request) -> Response:
         """The browser comes from the owner's terminal or a file, so it gets its cookie, and then the page by itself."""
+        if request.method != "GET":
+            # Somebody who only asks what is there, such as a preview, must not use it up.
+            return PlainTextResponse("Open it in a browser.", status_code=405)
         try:
             kept = await self._reception.enter(request.query_params.get("ticket", ""))
             await self._reception.sign_out(request)

@@ -68,6 +68,11 @@ class Principal:
     """Its own rate limit; None: that of the settings, 0: none."""
     is_verified: bool = True
 
+    @property
+    def is_one_of_many(self) -> bool:
+        """Whether there may be other callers, who want their share."""
+        return self.is_verified and self is not LOCAL_PRINCIPAL
+
     @cached_property
     def is_limited(self) -> bool:
         """Whether there are servers or classes of tools that it may not use, whatever the rules say."""

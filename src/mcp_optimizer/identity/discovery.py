@@ -72,7 +72,9 @@ async def _resource_metadata(
     named = challenge.resource_metadata
     for place in build_protected_resource_metadata_discovery_urls(named or None, url):
         try:
-            checked(place, allows_this_machine=allows_this_machine)
+            # On this machine only at the server itself: its word must not lead to whatever else listens here.
+            is_own = _origin(place) == _origin(url)
+            checked(place, allows_this_machine=allows_this_machine and is_own)
         except LoginFailed:
             continue
         reply = await web.get(place, _HEADERS)

@@ -100,7 +100,10 @@ class Web:
 
     async def _send(self, method: str, url: str, **given: Any) -> Reply:
         where = checked(url)
-        is_proxied = self._transport is None and is_proxied_address(httpx2.URL(url))
+        try:
+            is_proxied = self._transport is None and is_proxied_address(httpx2.URL(url))
+        except httpx2.InvalidURL:
+            raise LoginFailed("an address of its authorization server cannot be used") from None
         client = self._clients.of(is_proxied=is_proxied)
         given["headers"] = {"accept": "application/json", "accept-encoding": "gzip", **given["headers"]}
         try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses that a name has now; raises OSError."""
 
+_TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _USUAL_PORTS = {"http": 80, "https": 443}
 
 
@@ -117,8 +118,23 @@ def origin(url: str) -> tuple[str, str, int]:
 
 def distance(address: Address) -> Distance:
     """Whatever is neither here nor in a public network counts as this network: what is reserved, too."""
-    if (mapped := getattr(address, "ipv4_mapped", None)) is not None:
-        address = mapped
+    if isinstance(address, ipaddress.IPv6Address):
+        within = _ipv4_within(address)
+        # A translator on the way decides what becomes of the address within.
+        return _own_distance(address if within is None else within)
+    return _own_distance(address)
+
+
+def _ipv4_within(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Mapped, 6to4, translated (NAT64) or compatible, of which `::1` is none."""
+    if address.ipv4_mapped is not None or address.sixtofour is not None:
+        return address.ipv4_mapped or address.sixtofour
+    is_translated = any(address in network for network in _TRANSLATED)
+    is_compatible = int(address) >> 32 == 0 and int(address) > 1
+    return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF) if is_translated or is_compatible else None
+
+
+def _own_distance(address: Address) -> Distance:
     if address.is_loopback or address.is_unspecified:
         return Distance.THIS_MACHINE
     return Distance.ELSEWHERE if address.is_global and not address.is_multicast else Distance.THIS_NETWORK

@@ -1,17 +1,41 @@
-"""Limits the calls to one server: so many in progress, so many waiting, and no more.
+"""Limits the calls to one server: so many in progress, so many waiting, and no more; and of each caller half of them.
 
-Without a limit a slow server would fill the gateway's memory with calls that nobody waits for any more.
+Without a limit a slow server would fill the gateway's memory with calls that nobody waits for any more. Without a share
+of each caller, one that calls without end would have every place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import OrderedDict, deque
+from dataclasses import dataclass
 
 from mcp_optimizer.errors import ServerBusy
 
 _SMOOTHING = 0.1
+
+
+@dataclass(frozen=True)
+class CallPlace:
+    """One of the places of a server, taken by a call."""
+
+    caller: str
+    began: float
+
+
+class _Share:
+    """What one caller has of a server."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def enter(self) -> None:
+        self.under_way += 1
+
+    def leave(self) -> None:
+        self.under_way -= 1
 
 
 class Admission:
@@ -21,9 +45,13 @@ class Admission:
         self._server = server
         self._most_under_way = most_under_way
         self._most_waiting = most_waiting
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        """Who gets the next place; while anybody waits, all places are taken."""
+        self._each = {True: max(1, most_under_way // 2), False: most_under_way}
+        self._shares: OrderedDict[str, _Share] = OrderedDict()
+        """Who has or wants a place; whose turn it is comes first."""
+        self._shared: set[str] = set()
+        """Those of them who are one of many."""
         self._under_way = 0
+        self._waiting = 0
         self._usual_seconds = 0.1
         self._emptied = asyncio.Event()
 
@@ -33,51 +61,91 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return self._waiting
 
     async def emptied(self) -> None:
         """Wait until no call is in progress or waiting."""
-        while self._under_way:
+        while self._under_way or self._waiting:
             self._emptied.clear()
             await self._emptied.wait()
 
-    async def begin(self) -> float:
-        """A call begins, as soon as there is a place; returns when. Raises ServerBusy if too many already wait."""
-        if self._under_way < self._most_under_way:
-            self._under_way += 1
+    async def begin(self, caller: str = "", *, is_one_of_many: bool = False) -> CallPlace:
+        """A call begins, as soon as there is a place for its caller. Raises ServerBusy if too many already wait.
+
+        `is_one_of_many`: the caller is known, so there may be others, and half of the places are not for this one.
+        """
+        share = self._shares.get(caller)
+        if share is None:
+            share = self._shares[caller] = _Share()
+            if is_one_of_many:
+                self._shared.add(caller)
+        if self._has_place(caller, share) and not share.waiting:
+            self._enter(share)
         else:
-            await self._turn()
-        return time.monotonic()
+            await self._turn(caller, share)
+        return CallPlace(caller, time.monotonic())
 
-    def end(self, began: float) -> None:
-        """A call is over that began then."""
-        self._usual_seconds += _SMOOTHING * (time.monotonic() - began - self._usual_seconds)
-        self._leave()
+    def end(self, place: CallPlace) -> None:
+        """A call is over."""
+        self._usual_seconds += _SMOOTHING * (time.monotonic() - place.began - self._usual_seconds)
+        self._leave(place.caller)
 
-    async def _turn(self) -> None:
-        if len(self._waiting) >= self._most_waiting:
-            turns = 1 + len(self._waiting) / self._most_under_way
+    def _has_place(self, caller: str, share: _Share) -> bool:
+        return self._under_way < self._most_under_way and share.under_way < self._each[caller in self._shared]
+
+    def _enter(self, share: _Share) -> None:
+        share.enter()
+        self._under_way += 1
+
+    async def _turn(self, caller: str, share: _Share) -> None:
+        most = self._most_waiting if caller not in self._shared else max(1, self._most_waiting // 2)
+        if self._waiting >= self._most_waiting or len(share.waiting) >= most:
+            turns = 1 + self._waiting / self._most_under_way
             seconds = max(1.0, self._usual_seconds * turns)
-            raise ServerBusy(self._server, self._under_way, len(self._waiting), seconds)
+            waiting = self._waiting
+            self._forget_unused(caller)
+            raise ServerBusy(self._server, self._under_way, waiting, seconds)
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        share.waiting.append(place)
+        self._waiting += 1
         try:
             await place
         except asyncio.CancelledError:
             if not place.cancelled():
                 # It got the place in the same moment.
-                self._leave()
-            elif place in self._waiting:
-                self._waiting.remove(place)
+                self._leave(caller)
+            elif place in share.waiting:
+                share.waiting.remove(place)
+                self._waiting -= 1
+                self._forget_unused(caller)
             raise
 
-    def _leave(self) -> None:
-        """Pass a place on to the first who still waits, or else free it."""
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
-                return
+    def _leave(self, caller: str) -> None:
+        """Free a place, and give what is free to those who wait, one caller after the other."""
+        self._shares[caller].leave()
         self._under_way -= 1
-        if not self._under_way:
+        self._forget_unused(caller)
+        for waiting in list(self._shares) if self._waiting else ():
+            if self._under_way >= self._most_under_way:
+                break
+            self._pass_on(waiting)
+        if not self._under_way and not self._waiting:
             self._emptied.set()
+
+    def _pass_on(self, caller: str) -> None:
+        """One free place for one caller, who then comes after all others."""
+        share = self._shares[caller]
+        while share.waiting and self._has_place(caller, share):
+            place = share.waiting.popleft()
+            self._waiting -= 1
+            if not place.done():
+                self._enter(share)
+                place.set_result(None)
+                self._shares.move_to_end(caller)
+                return
+
+    def _forget_unused(self, caller: str) -> None:
+        share = self._shares.get(caller)
+        if share is not None and not share.under_way and not share.waiting:
+            del self._shares[caller]
+            self._shared.discard(caller)

@@ -50,7 +50,8 @@ class ServerCalls:
         if caller.link is not None:
             caller = caller.through(asked_by(caller.link, self._server))
         # A parked call takes no place: its server works on it only while a request of its client is open.
-        began = await self._admission.begin()
+        principal = caller.principal
+        place = await self._admission.begin(principal.id, is_one_of_many=principal.is_one_of_many)
         try:
             if caller.is_continuing or self._parked.find(caller) is not None:
                 return await self._parked.go_on(self._request(method, params), caller)
@@ -60,7 +61,7 @@ class ServerCalls:
                 return await self._parked.begin(self._request(method, params), caller, again)
             return await self._answered(method, params, caller)
         finally:
-            self._admission.end(began)
+            self._admission.end(place)
 
     async def _answered(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         link = caller.link

@@ -289,6 +289,22 @@ async def test_no_other_page_uses_the_cookie_of_the_owner(place: Path, headers: 
             assert (await client.post(path, headers=headers)).status_code == 403, path
 
 
+async def test_what_only_asks_what_is_there_uses_up_no_ticket(place: Path) -> None:
+    async with gateway(place, require_auth=None) as world, world.browser() as client:
+        ticket = await ticket_of(world.optimizer)
+        assert (await client.head(f"/enter?ticket={ticket}")).status_code == 405
+        assert (await client.get(f"/enter?ticket={ticket}")).status_code == 200
+
+
+async def test_two_origins_or_hosts_are_not_ours(place: Path) -> None:
+    async with gateway(place, require_auth=None) as world, world.browser() as client:
+        await let_in(client, world.optimizer)
+        two = [("Origin", "http://localhost:8765"), ("Origin", "http://evil.example")]
+        assert (await client.post("/servers/undo", headers=two)).status_code == 403
+        hosts = [("Host", "localhost:8765"), ("Host", "evil.example")]
+        assert (await client.get("/", headers=hosts)).status_code == 400
+
+
 @pytest.mark.parametrize("query", ["", "?ticket=", "?ticket=x", "?ticket=" + "x" * 9_000, "?ticket=%00", "?x=1&" * 99])
 async def test_a_ticket_that_is_none_lets_nobody_in(place: Path, query: str) -> None:
     async with gateway(place, require_auth=None) as world, world.browser() as client:

@@ -19,7 +19,7 @@ from mcp_optimizer.identity.provider import Provider
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InMemory, LoginStore
 from mcp_optimizer.identity.tokens import Tokens
-from mcp_optimizer.identity.web import LoginFailed, Web
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.upstream.auth_spec import NO_AUTH, AuthKind, AuthSpec
 from mcp_optimizer.upstream.endings import LoginNeeded
 from mcp_optimizer.upstream.redaction import Redactor
@@ -117,6 +117,19 @@ async def test_one_server_of_a_host_gets_no_token_for_the_host(said: str) -> Non
     provided.answers[own] = (200, {"resource": said, "authorization_servers": [ISSUER]})
     with pytest.raises(LoginFailed, match="for another server"):
         await found(provided, challenge=Challenge(resource_metadata=own))
+
+
+@pytest.mark.parametrize("host", ["0177.0.0.1", "0x7f.1"])
+async def test_an_address_that_no_client_understands_is_no_crash(host: str) -> None:
+    with pytest.raises((LoginFailed, Unanswered)):
+        await Web().named_by(URL).get(f"https://{host}:9/x")
+
+
+async def test_metadata_on_this_machine_are_asked_for_at_the_server_alone() -> None:
+    provided = Provided()
+    named = Challenge(resource_metadata="http://127.0.0.1:9/x")
+    assert (await found(provided, "http://127.0.0.1:3000/mcp", named)).issuer == "http://127.0.0.1:3000"
+    assert {request.url.port for request in provided.asked} == {3000}
 
 
 async def test_what_a_host_says_of_itself_at_its_own_place_holds_for_its_servers() -> None:

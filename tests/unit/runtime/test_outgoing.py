@@ -29,6 +29,9 @@ NAMES: dict[str, Sequence[str]] = {
     "mapped.example": ["::ffff:127.0.0.1"],
     "six.example": ["fd00::1"],
     "zero.example": [EVERYWHERE],
+    "nat64.example": ["64:ff9b::7f00:1"],
+    "6to4.example": ["2002:7f00:1::"],
+    "compatible.example": ["::127.0.0.1"],
 }
 
 
@@ -41,7 +44,7 @@ def outgoing(names: Mapping[str, Sequence[str]] = NAMES) -> Outgoing:
 
 @pytest.mark.parametrize(
     "named",
-    ["here", "inside", "two", "metadata", "shared", "mapped", "six", "zero"],
+    ["here", "inside", "two", "metadata", "shared", "mapped", "six", "zero", "nat64", "6to4", "compatible"],
 )
 async def test_a_server_elsewhere_names_nothing_here_or_in_this_network(named: str) -> None:
     with pytest.raises(OutOfBounds, match="names an address on this"):

@@ -81,3 +81,48 @@ async def test_who_comes_first_gets_the_place_first() -> None:
     # There is no place for whoever comes now: it is the first one's.
     await asyncio.gather(call(3), *calls)
     assert order == [1, 2, 3]
+
+
+async def test_one_of_many_callers_leaves_half_of_the_places_to_others() -> None:
+    admission = Admission("slow", most_under_way=4, most_waiting=8)
+    flood = [asyncio.create_task(admission.begin("ada", is_one_of_many=True)) for _ in range(6)]
+    await asyncio.sleep(0)
+    assert (admission.under_way, admission.waiting) == (2, 4)
+    with pytest.raises(ServerBusy):
+        await admission.begin("ada", is_one_of_many=True)
+    mine = await asyncio.wait_for(admission.begin("bob", is_one_of_many=True), 1)
+    admission.end(mine)
+    for task in flood[:2]:
+        admission.end(await task)
+    for task in flood[2:]:
+        admission.end(await asyncio.wait_for(task, 1))
+    assert (admission.under_way, admission.waiting) == (0, 0)
+
+
+async def test_callers_who_wait_get_places_in_turn() -> None:
+    admission = Admission("slow", most_under_way=2, most_waiting=20)
+    places = [await admission.begin(name, is_one_of_many=True) for name in ("ada", "bob")]
+    order: list[str] = []
+
+    async def call(name: str) -> None:
+        place = await admission.begin(name, is_one_of_many=True)
+        order.append(name)
+        admission.end(place)
+
+    calls = [asyncio.create_task(call(name)) for name in ("ada", "ada", "ada", "ada", "bob", "eve")]
+    await asyncio.sleep(0)
+    admission.end(places[1])
+    admission.end(places[0])
+    await asyncio.gather(*calls)
+    assert order.index("eve") < 4
+    assert order.index("bob") < 4
+
+
+async def test_who_has_the_gateway_alone_has_every_place() -> None:
+    admission = Admission("slow", most_under_way=4, most_waiting=0)
+    places = [await admission.begin("local") for _ in range(4)]
+    with pytest.raises(ServerBusy):
+        await admission.begin("local")
+    for place in places:
+        admission.end(place)
+    await asyncio.wait_for(admission.emptied(), 1)
