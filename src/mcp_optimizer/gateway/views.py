@@ -24,10 +24,10 @@ from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rules import RuleBook
 from mcp_optimizer.upstream.questions import ELICITATION, refusal
 
-_KEPT = 128_000_000
+_KEPT = 256_000_000
 """Bytes, estimated, of the views that are kept: those of the callers that were active last."""
 
-_EACH = 6_000
+_EACH = 3_000
 """Bytes for a tool in the view of a caller that is confined to some servers: its words, weighed among those of these
 servers, and its vector.
 """
