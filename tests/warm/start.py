@@ -148,7 +148,7 @@ def _tell(connection: socket.socket, number: int) -> None:
 
 
 def run(asked: dict[str, Any]) -> None:
-    """As `python` with these arguments: `-m MODULE ...` or `SCRIPT ...`."""
+    """As `python` with these arguments: `-m MODULE ...`, also after `-P`, or `SCRIPT ...`."""
     # Tests in the background are started with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -156,9 +156,13 @@ def run(asked: dict[str, Any]) -> None:
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
     first, *others = asked["arguments"]
+    searches_folder = first != "-P"
+    if not searches_folder:
+        first, *others = others
     if first == "-m":
         sys.argv = others
-        sys.path[0] = asked["folder"]
+        if searches_folder:
+            sys.path[0] = asked["folder"]
         runpy.run_module(others[0], run_name="__main__", alter_sys=True)
     else:
         sys.argv = [first, *others]
