@@ -251,9 +251,9 @@ class Optimizer:
         if self.parts.neighbours is not None:
             self.parts.neighbours.peers.join(address)
 
-    def listening(self, host: str, port: int) -> None:
-        """This is an address of ours: nothing that a server names leads here."""
-        self.parts.outgoing.listening(host, port)
+    def listening(self, port: int) -> None:
+        """This is a port of ours: nothing that a server names leads here."""
+        self.parts.outgoing.listening(port)
 
     def answers(self) -> Answers:
         """What commands ask, answered here."""

@@ -60,7 +60,7 @@ async def serve_http(settings: Settings) -> None:
         )
     )
     for one in sockets[:2]:
-        optimizer.listening(*one.getsockname()[:2])
+        optimizer.listening(one.getsockname()[1])
     optimizer.start(saves_memory=True)
     optimizer.join(await asyncio.to_thread(_peer_address, settings, place, sockets[0].getsockname()[1]))
     signals.reload_with(optimizer)

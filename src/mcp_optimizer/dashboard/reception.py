@@ -135,7 +135,7 @@ class Reception:
         _, port = request.scope.get("server") or ("", None)
         resource = self._door.resource(_scheme(request), request.headers.get("host", ""), port)
         try:
-            return await self._door.admit(given, resource, request.client.host if request.client is not None else "")
+            return await self._door.admit(given, resource, _address(request))
         except Denied as denied:
             is_wrong = denied.status in (400, 401)
             refused = NotAdmitted(denied.status, denied.description, is_wrong=is_wrong)
@@ -192,10 +192,14 @@ def _without_database() -> Iterator[None]:
         raise NotAdmitted(503, f"It cannot be said now who is signed in: {error}.") from None
 
 
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
 def _peer(request: Request) -> str:
     """Who guesses: all of loopback is one."""
-    host = request.client.host if request.client is not None else ""
-    return "loopback" if is_loopback(host) else host
+    address = _address(request)
+    return "loopback" if is_loopback(address) else address
 
 
 def _scheme(request: Request) -> str:

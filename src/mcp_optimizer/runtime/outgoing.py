@@ -52,11 +52,11 @@ class Outgoing:
 
     def __init__(self, resolve: Resolve = resolved) -> None:
         self._resolve = resolve
-        self._own: set[tuple[str, int]] = set()
+        self._own_ports: set[int] = set()
 
-    def listening(self, host: str, port: int) -> None:
-        """From now on this is an address of ours."""
-        self._own.add((host, port))
+    def listening(self, port: int) -> None:
+        """From now on this port is ours, at whatever address of this machine."""
+        self._own_ports.add(port)
 
     async def place(self, url: str, named_by: str = "", configured: Collection[str] = ()) -> str:
         """The address to connect to; raises OutOfBounds, or OSError if the name is not known.
@@ -84,7 +84,7 @@ class Outgoing:
             return Distance.ELSEWHERE
 
     def _is_own(self, address: Address, port: int) -> bool:
-        if not any(port == own for _, own in self._own):
+        if port not in self._own_ports:
             return False
         return distance(address) is Distance.THIS_MACHINE or _is_of_this_machine(address)
 
@@ -119,10 +119,11 @@ def origin(url: str) -> tuple[str, str, int]:
 def distance(address: Address) -> Distance:
     """Whatever is neither here nor in a public network counts as this network: what is reserved, too."""
     if isinstance(address, ipaddress.IPv6Address):
-        within = _ipv4_within(address)
-        # A translator on the way decides what becomes of the address within.
-        return _own_distance(address if within is None else within)
-    return _own_distance(address)
+        # A translator on the way decides what becomes of an address within.
+        address = _ipv4_within(address) or address
+    if address.is_loopback or address.is_unspecified:
+        return Distance.THIS_MACHINE
+    return Distance.ELSEWHERE if address.is_global and not address.is_multicast else Distance.THIS_NETWORK
 
 
 def _ipv4_within(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
@@ -132,12 +133,6 @@ def _ipv4_within(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None
     is_translated = any(address in network for network in _TRANSLATED)
     is_compatible = int(address) >> 32 == 0 and int(address) > 1
     return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF) if is_translated or is_compatible else None
-
-
-def _own_distance(address: Address) -> Distance:
-    if address.is_loopback or address.is_unspecified:
-        return Distance.THIS_MACHINE
-    return Distance.ELSEWHERE if address.is_global and not address.is_multicast else Distance.THIS_NETWORK
 
 
 def _host_and_port(url: str) -> tuple[str, int]:

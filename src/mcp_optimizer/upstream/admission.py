@@ -25,9 +25,11 @@ class CallPlace:
 
 
 class _Share:
-    """What one caller has of a server."""
+    """What one caller has of a server, and may have at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_under_way: int, most_waiting: int) -> None:
+        self.most_under_way = most_under_way
+        self.most_waiting = most_waiting
         self.under_way = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
@@ -45,11 +47,8 @@ class Admission:
         self._server = server
         self._most_under_way = most_under_way
         self._most_waiting = most_waiting
-        self._each = {True: max(1, most_under_way // 2), False: most_under_way}
         self._shares: OrderedDict[str, _Share] = OrderedDict()
         """Who has or wants a place; whose turn it is comes first."""
-        self._shared: set[str] = set()
-        """Those of them who are one of many."""
         self._under_way = 0
         self._waiting = 0
         self._usual_seconds = 0.1
@@ -76,10 +75,10 @@ class Admission:
         """
         share = self._shares.get(caller)
         if share is None:
-            share = self._shares[caller] = _Share()
-            if is_one_of_many:
-                self._shared.add(caller)
-        if self._has_place(caller, share) and not share.waiting:
+            part = 2 if is_one_of_many else 1
+            share = _Share(max(1, self._most_under_way // part), max(1, self._most_waiting // part))
+            self._shares[caller] = share
+        if self._has_place(share) and not share.waiting:
             self._enter(share)
         else:
             await self._turn(caller, share)
@@ -90,16 +89,15 @@ class Admission:
         self._usual_seconds += _SMOOTHING * (time.monotonic() - place.began - self._usual_seconds)
         self._leave(place.caller)
 
-    def _has_place(self, caller: str, share: _Share) -> bool:
-        return self._under_way < self._most_under_way and share.under_way < self._each[caller in self._shared]
+    def _has_place(self, share: _Share) -> bool:
+        return self._under_way < self._most_under_way and share.under_way < share.most_under_way
 
     def _enter(self, share: _Share) -> None:
         share.enter()
         self._under_way += 1
 
     async def _turn(self, caller: str, share: _Share) -> None:
-        most = self._most_waiting if caller not in self._shared else max(1, self._most_waiting // 2)
-        if self._waiting >= self._most_waiting or len(share.waiting) >= most:
+        if self._waiting >= self._most_waiting or len(share.waiting) >= share.most_waiting:
             turns = 1 + self._waiting / self._most_under_way
             seconds = max(1.0, self._usual_seconds * turns)
             waiting = self._waiting
@@ -135,7 +133,7 @@ class Admission:
     def _pass_on(self, caller: str) -> None:
         """One free place for one caller, who then comes after all others."""
         share = self._shares[caller]
-        while share.waiting and self._has_place(caller, share):
+        while share.waiting and self._has_place(share):
             place = share.waiting.popleft()
             self._waiting -= 1
             if not place.done():
@@ -148,4 +146,3 @@ class Admission:
         share = self._shares.get(caller)
         if share is not None and not share.under_way and not share.waiting:
             del self._shares[caller]
-            self._shared.discard(caller)
