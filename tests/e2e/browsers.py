@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.e2e.running import entrance
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 CHROMIUM = next(
@@ -38,6 +41,15 @@ async def browser_page(
             yield page, problems
         finally:
             await browser.close()
+
+
+async def enter(page: Any, config: Path) -> None:
+    """Sign the page in as the owner of the gateway that runs with these servers, until its first page is there.
+
+    The page that gives the cookie goes on by itself: a test that went elsewhere meanwhile would race with it.
+    """
+    await page.goto(await entrance(config))
+    await page.wait_for_url(lambda address: urlsplit(address).path == "/")
 
 
 def _said(line: Any, problems: list[str]) -> None:

@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers
-from tests.e2e.browsers import browser_page, needs_chromium, shot
-from tests.e2e.running import entrance, gateway_at, until_found
+from tests.e2e.browsers import browser_page, enter, needs_chromium, shot
+from tests.e2e.running import gateway_at, until_found
 from tests.servers.login_world import LoginWorld, login_world
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -32,9 +32,7 @@ def config(write_servers: WriteServers, world: LoginWorld) -> Path:
 
 async def test_a_person_logs_in_and_out_on_the_dashboard(config: Path, world: LoginWorld) -> None:
     async with gateway_at(config) as address, browser_page() as (page, problems):
-        home = address.removesuffix("mcp")
-        await page.goto(await entrance(config))
-        await page.wait_for_url(home)
+        await enter(page, config)
         await page.get_by_role("link", name="login needed").click()
         await _log_in(page, world)
         await shot(page, "logged-in")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import PLAIN_SERVER, WriteServers, plain_server
-from tests.e2e.browsers import browser_page, needs_chromium, shot
-from tests.e2e.running import entrance, gateway_at
+from tests.e2e.browsers import browser_page, enter, needs_chromium, shot
+from tests.e2e.running import gateway_at
 from tests.servers.login_world import LoginWorld, login_world
 from tests.waiting import until
 
@@ -44,8 +44,7 @@ async def test_servers_are_looked_after_by_the_page_alone(config: Path, world: L
     before = config.read_bytes()
     async with gateway_at(config) as address, browser_page() as (page, problems):
         home = address.removesuffix("mcp")
-        await page.goto(await entrance(config))
-        await page.wait_for_url(home)
+        await enter(page, config)
         await page.get_by_role("link", name="Servers", exact=True).click()
         await _add_by_address(page, world)
         assert json.loads(config.read_text())["mcpServers"]["notes"] == {"url": world.server_url}
@@ -157,7 +156,7 @@ async def test_a_broken_edit_is_told_and_the_log_is_followed(config: Path) -> No
     async with gateway_at(config) as address, browser_page() as (page, _):
         home = address.removesuffix("mcp")
         good = config.read_text()
-        await page.goto(await entrance(config))
+        await enter(page, config)
         config.write_text(good[:-2] + ",,}")
         await page.goto(f"{home}servers")
 
@@ -177,7 +176,7 @@ async def test_pages_of_servers_fit_both_themes_and_a_phone(config: Path) -> Non
         home = address.removesuffix("mcp")
         for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
             async with browser_page(scheme, width, 844) as (page, problems):
-                await page.goto(await entrance(config))
+                await enter(page, config)
                 for path in PAGES:
                     await page.goto(home + path)
                     assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
