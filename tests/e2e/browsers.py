@@ -43,13 +43,27 @@ async def browser_page(
             await browser.close()
 
 
-async def enter(page: Any, config: Path) -> None:
-    """Sign the page in as the owner of the gateway that runs with these servers, until its first page is there.
+async def enter(page: Any, config: Path) -> str:
+    """Sign the page in as the owner of the gateway that runs with these servers, until its first page is there; returns
+    the address of that.
 
     The page that gives the cookie goes on by itself: a test that went elsewhere meanwhile would race with it.
     """
     await page.goto(await entrance(config))
     await page.wait_for_url(lambda address: urlsplit(address).path == "/")
+    return str(page.url)
+
+
+async def allow_login(page: Any, issuer: str) -> str:
+    """Go on to the issuer and back, in a page of its own; returns what that says in the end."""
+    async with page.context.expect_page() as opened:
+        await page.get_by_role("link", name=f"Continue to {issuer}").click()
+    other = await opened.value
+    await other.get_by_role("button", name="Allow").click()
+    await other.get_by_role("heading", name="Logged in", exact=True).wait_for()
+    said = str(await other.locator("main").inner_text())
+    await other.close()
+    return said
 
 
 def _said(line: Any, problems: list[str]) -> None:
@@ -58,7 +72,8 @@ def _said(line: Any, problems: list[str]) -> None:
 
 
 def _local(url: str, problems: list[str]) -> None:
-    if not url.startswith(("http://127.0.0.1:", "http://localhost:")):
+    host = urlsplit(url).hostname or ""
+    if host not in ("127.0.0.1", "localhost") and not host.endswith(".localhost"):
         problems.append(f"asked for {url}")
 
 

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import urlsplit
 
 from mcp import Client, StdioServerParameters, stdio_client
 
@@ -70,6 +71,12 @@ async def entrance(config: Path) -> str:
     done = await command("dashboard", "--config", config, "--no-browser")
     assert done.code == 0, done.err
     return done.out.strip()
+
+
+def sent_to(link: str) -> tuple[str, dict[str, str]]:
+    """The same for a program that does not know that names under `.localhost` lead to this machine, as browsers do."""
+    parts = urlsplit(link)
+    return parts._replace(netloc=f"127.0.0.1:{parts.port}").geturl(), {"Host": parts.netloc}
 
 
 def gateway_on_stdio(config: Path, *options: object) -> StdioServerParameters:

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers
-from tests.e2e.browsers import browser_page, enter, needs_chromium, shot
+from tests.e2e.browsers import allow_login, browser_page, enter, needs_chromium, shot
 from tests.e2e.running import gateway_at, until_found
 from tests.servers.login_world import LoginWorld, login_world
 
@@ -68,10 +68,7 @@ async def _log_in(page: Any, world: LoginWorld) -> None:
     asked = await page.locator("main").inner_text()
     assert "Log in to notes" in asked
     assert "mcp:read" in asked
-    await page.get_by_role("link", name=f"Continue to {world.issuer}").click()
-    await page.get_by_role("button", name="Allow").click()
-    await page.get_by_role("heading", name="Logged in", exact=True).wait_for()
-    assert "You are logged in to notes" in await page.locator("main").inner_text()
+    assert "You are logged in to notes" in await allow_login(page, world.issuer)
 
 
 def _ours(problems: list[str], world: LoginWorld) -> list[str]:

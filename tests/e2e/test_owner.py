@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import httpx2
 import pytest
 from mcp import Client
 
 from tests.conftest import ROOT, WriteServers, plain_server
-from tests.e2e.browsers import browser_page, needs_chromium, shot
-from tests.e2e.running import command, entrance, gateway_at, until_found
+from tests.e2e.browsers import browser_page, enter, needs_chromium, shot
+from tests.e2e.running import command, entrance, gateway_at, sent_to, until_found
 from tests.waiting import until
 
 FETCHING = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "fetching.py")]}
@@ -74,14 +78,14 @@ async def _sent(client: Client, method: str, url: str, headers: dict[str, str], 
 
 
 async def test_the_command_lets_one_browser_in_and_nobody_after_it(config: Path) -> None:
-    async with gateway_at(config) as address, httpx2.AsyncClient(headers=OWN_PAGE) as mine:
-        home, link = address.removesuffix("/mcp"), await entrance(config)
-        assert link.startswith(f"{home}/enter?ticket=")
-        assert (await mine.get(link)).status_code == 200
-        assert (await mine.post(f"{home}/servers/time/disable")).status_code == 303
+    async with gateway_at(config) as address, httpx2.AsyncClient(headers=OWN_PAGE, timeout=60) as mine:
+        home, (link, host) = address.removesuffix("/mcp"), sent_to(await entrance(config))
+        assert re.fullmatch(rf"[0-9a-f]{{32}}\.localhost:{urlsplit(home).port}", host["Host"])
+        assert (await mine.get(link, headers=host)).status_code == 200
+        assert (await mine.post(f"{home}/servers/time/disable", headers=host)).status_code == 303
         async with httpx2.AsyncClient(headers=OWN_PAGE) as other:
-            assert (await other.get(link)).status_code == 401
-            assert (await other.post(f"{home}/servers/time/enable")).status_code == 401
+            assert (await other.get(link, headers=host)).status_code == 401
+            assert (await other.post(f"{home}/servers/time/enable", headers=host)).status_code == 401
         seen = await command("audit", "--config", config, "--json")
         entries = [json.loads(line) for line in seen.out.splitlines()]
         acts = [one for one in entries if one["method"] == "server/disable"]
@@ -89,12 +93,13 @@ async def test_the_command_lets_one_browser_in_and_nobody_after_it(config: Path)
 
 
 async def test_a_sign_in_holds_at_every_worker(config: Path) -> None:
-    async with gateway_at(config, "--workers", 2) as address, httpx2.AsyncClient(headers=OWN_PAGE) as mine:
+    async with gateway_at(config, "--workers", 2) as address, httpx2.AsyncClient(headers=OWN_PAGE, timeout=60) as mine:
         home = address.removesuffix("/mcp")
-        assert (await mine.get(await entrance(config))).status_code == 200
+        link, host = sent_to(await entrance(config))
+        assert (await mine.get(link, headers=host)).status_code == 200
         for _ in range(12):
             # Each with a connection of its own, which any worker may take.
-            answer = await mine.get(f"{home}/callers", headers={"Connection": "close"})
+            answer = await mine.get(f"{home}/callers", headers={**host, "Connection": "close"})
             assert answer.status_code == 200
 
 
@@ -121,7 +126,7 @@ async def test_the_secret_is_in_no_command_line_and_in_no_file_that_others_read(
         assert ticket not in seen.read_text()
         assert ticket in place.read_text()
         assert (place.stat().st_mode & 0o777, place.parent.stat().st_mode & 0o077) == (0o600, 0)
-        assert f"{address.removesuffix('mcp')}enter?ticket=" in place.read_text()
+        assert f".localhost:{urlsplit(address).port}/enter?ticket=" in place.read_text()
 
 
 @needs_chromium
@@ -137,7 +142,48 @@ async def test_a_browser_that_opens_the_file_is_signed_in(config: Path, tmp_path
         await command("dashboard", "--config", config, env={"BROWSER": str(browser)})
         await until((tmp_path / "seen").exists, "the browser was started")
         await page.goto((tmp_path / "seen").read_text().strip())
-        await page.wait_for_url(home)
+        await page.wait_for_url(lambda address: urlsplit(address).path == "/")
         await page.get_by_text("local manage").wait_for()
         await page.get_by_role("link", name="Servers", exact=True).click()
         await page.get_by_text("Add a server").wait_for()
+
+
+@needs_chromium
+@pytest.mark.promise("the-owner-proves-it")
+async def test_no_other_program_of_this_machine_is_sent_the_sign_in(config: Path) -> None:
+    async with gateway_at(config) as address, _listener() as (seen, port), browser_page() as (page, _):
+        await enter(page, config)
+        name = urlsplit(page.url).hostname
+        assert [one["domain"] for one in await page.context.cookies()] == [name]
+        for host in ("127.0.0.1", "localhost", "x.localhost"):
+            await page.goto(f"http://{host}:{port}/")
+        await page.goto(address.removesuffix("mcp"))
+        assert "Sign out" not in await page.content()
+        assert name not in await page.content()
+    assert len(seen) >= 3
+    assert not [one for one in seen if "mcp-optimizer" in one or str(name) in one]
+
+
+@needs_chromium
+async def test_a_browser_that_knows_no_such_names_is_led_to_the_address(config: Path) -> None:
+    async with gateway_at(config) as address, browser_page() as (page, _):
+        done = await command("dashboard", "--config", config, "--no-browser", "--by-address")
+        assert done.out.startswith(f"{address.removesuffix('mcp')}enter?ticket=")
+        await page.goto(done.out.strip())
+        await page.wait_for_url(address.removesuffix("mcp"))
+        await page.get_by_text("local manage").wait_for()
+
+
+@asynccontextmanager
+async def _listener() -> AsyncIterator[tuple[list[str], int]]:
+    """Another program of this machine: the requests that it is sent, and its port."""
+    seen: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield seen, server.sockets[0].getsockname()[1]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import PLAIN_SERVER, WriteServers, plain_server
-from tests.e2e.browsers import browser_page, enter, needs_chromium, shot
+from tests.e2e.browsers import allow_login, browser_page, enter, needs_chromium, shot
 from tests.e2e.running import gateway_at
 from tests.servers.login_world import LoginWorld, login_world
 from tests.waiting import until
@@ -42,9 +42,8 @@ def config(write_servers: WriteServers) -> Path:
 
 async def test_servers_are_looked_after_by_the_page_alone(config: Path, world: LoginWorld) -> None:
     before = config.read_bytes()
-    async with gateway_at(config) as address, browser_page() as (page, problems):
-        home = address.removesuffix("mcp")
-        await enter(page, config)
+    async with gateway_at(config), browser_page() as (page, problems):
+        home = await enter(page, config)
         await page.get_by_role("link", name="Servers", exact=True).click()
         await _add_by_address(page, world)
         assert json.loads(config.read_text())["mcpServers"]["notes"] == {"url": world.server_url}
@@ -79,9 +78,7 @@ async def _add_by_address(page: Any, world: LoginWorld) -> None:
 async def _log_in(page: Any, home: str, world: LoginWorld) -> None:
     await page.get_by_role("link", name="Log in or out").click()
     await page.get_by_role("button", name="Log in").click()
-    await page.get_by_role("link", name=f"Continue to {world.issuer}").click()
-    await page.get_by_role("button", name="Allow").click()
-    await page.get_by_role("heading", name="Logged in", exact=True).wait_for()
+    await allow_login(page, world.issuer)
     await page.goto(f"{home}servers/notes")
     await _state(page, "running")
     assert "logged in" in await page.locator("#now").inner_text()
@@ -153,10 +150,9 @@ async def _remove_and_undo(page: Any, home: str, config: Path) -> None:
 
 
 async def test_a_broken_edit_is_told_and_the_log_is_followed(config: Path) -> None:
-    async with gateway_at(config) as address, browser_page() as (page, _):
-        home = address.removesuffix("mcp")
+    async with gateway_at(config), browser_page() as (page, _):
         good = config.read_text()
-        await enter(page, config)
+        home = await enter(page, config)
         config.write_text(good[:-2] + ",,}")
         await page.goto(f"{home}servers")
 
@@ -172,11 +168,10 @@ async def test_a_broken_edit_is_told_and_the_log_is_followed(config: Path) -> No
 
 
 async def test_pages_of_servers_fit_both_themes_and_a_phone(config: Path) -> None:
-    async with gateway_at(config) as address:
-        home = address.removesuffix("mcp")
+    async with gateway_at(config):
         for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
             async with browser_page(scheme, width, 844) as (page, problems):
-                await enter(page, config)
+                home = await enter(page, config)
                 for path in PAGES:
                     await page.goto(home + path)
                     assert await page.evaluate("document.documentElement.scrollWidth") <= width, path

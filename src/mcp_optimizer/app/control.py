@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from mcp_optimizer import __version__
 from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.options import selected_profile
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.forms import Detail
-from mcp_optimizer.control.answers import Answers, AnswerSources, Operations
+from mcp_optimizer.control.answers import Answers, AnswerSources, Invite, Operations
 from mcp_optimizer.control.listener import ControlListener
 from mcp_optimizer.runtime.worker_place import worker_name
 
@@ -44,17 +44,21 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
     )
 
 
-def _entrance(parts: Parts, address: str) -> Callable[[], Awaitable[str]]:
+def _entrance(parts: Parts, address: str) -> Invite:
     """Asked over the private socket, so whoever asks is the user who runs the gateway."""
     # Loaded only here: commands without a dashboard do not need its pages.
+    from mcp_optimizer.app.dashboard import own_host
+    from mcp_optimizer.dashboard.reception import ENTRANCE
     from mcp_optimizer.dashboard.sign_ins import SignIns
-    from mcp_optimizer.dashboard.signing_in import ENTRANCE
 
     sign_ins = SignIns(parts.storage.sign_ins, breaker=parts.storage.breaker)
     outside = parts.settings.public_url or address.removesuffix("/mcp")
+    reached = urlsplit(outside)
+    own = own_host(parts, reached.hostname or "")
 
-    async def entrance() -> str:
-        return f"{outside}{ENTRANCE}?ticket={await sign_ins.ticket()}"
+    async def entrance(*, by_address: bool) -> str:
+        origin = outside if own is None or by_address else await own.origin(reached.port)
+        return f"{origin}{ENTRANCE}?ticket={await sign_ins.ticket()}"
 
     return entrance
 

@@ -20,6 +20,7 @@ from mcp_optimizer.dashboard.file_changes import FileChanges
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.logins import CALLBACK, LoginPages, LoginSources
 from mcp_optimizer.dashboard.monitoring import metrics_route
+from mcp_optimizer.dashboard.own_host import OwnHost
 from mcp_optimizer.dashboard.reception import Entrance, Reception
 from mcp_optimizer.dashboard.routes import Dashboard, Sources
 from mcp_optimizer.dashboard.rule_routes import RuleRoutes, RuleSources
@@ -68,13 +69,20 @@ def build_dashboard(
 def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guard:
     settings, trail = parts.settings, parts.trail
     needs_key = bool(settings.dashboard_token or settings.require_auth)
-    entrance = Entrance(is_loopback(host) and not needs_key, settings.dashboard_token, settings.public_url)
+    own = own_host(parts, host)
+    entrance = Entrance(is_loopback(host) and not needs_key, settings.dashboard_token, settings.public_url, own)
     note_wrong = partial(trail.refused, 401, "dashboard") if trail is not None else lambda: None
     return Guard(
         admitted,
         Reception(entrance, parts.credentials, SignIns(parts.storage.sign_ins, breaker=parts.storage.breaker)),
         note_wrong,
     )
+
+
+def own_host(parts: Parts, host: str) -> OwnHost | None:
+    """The name that sign-ins have to themselves where any program may listen beside us, and no name was chosen."""
+    is_wanted = is_loopback(host) and not parts.settings.public_url
+    return OwnHost(parts.storage.signatures) if is_wanted else None
 
 
 def _changes(parts: Parts, reloading: Reloading | None) -> FileChanges | None:
@@ -130,7 +138,8 @@ def _login_pages(parts: Parts, guard: Guard) -> LoginPages:
     address, logins = parts.settings.public_url, parts.logins
     if address:
         logins.come_back_to(f"{address}{CALLBACK}")
-    return LoginPages(LoginSources(logins, parts.pool.states, address, __version__), guard)
+    sources = LoginSources(logins, parts.pool.states, address, parts.storage.signatures, __version__)
+    return LoginPages(sources, guard)
 
 
 def _sharing(parts: Parts, guard: Guard) -> list[Route]:

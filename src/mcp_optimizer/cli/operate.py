@@ -30,6 +30,14 @@ _LOOK_AGAIN = 0.5
 _LEADS_TO = '<!doctype html><title>mcp-optimizer</title><meta http-equiv="refresh" content="0;url={}">'
 
 _NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address instead of opening a browser.")]
+_ByAddress = Annotated[
+    bool,
+    typer.Option(
+        "--by-address",
+        help="Lead to the gateway's address, for a browser that does not know names under .localhost. "
+        "Other programs of this machine can then read the sign-in if you open a page of theirs.",
+    ),
+]
 _Server = Annotated[str, typer.Argument(help="The server's name.", show_default=False, autocompletion=complete_server)]
 _AnyServer = Annotated[
     str | None,
@@ -101,9 +109,9 @@ def logs(server: _AnyServer = None, *, settings: Settings, lines: _Lines = 50, f
 
 
 @with_settings()
-def dashboard(*, settings: Settings, no_browser: _NoBrowser = False) -> None:
+def dashboard(*, settings: Settings, no_browser: _NoBrowser = False, by_address: _ByAddress = False) -> None:
     """Open the dashboard of the running gateway, signed in as its owner."""
-    gateway, address = _entrance(settings)
+    gateway, address = _entrance(settings, by_address=by_address)
     if not no_browser and _shown_in_browser(gateway, address):
         print("The dashboard opens in your browser. If it does not, open this address:\n", file=sys.stderr)
     else:
@@ -112,14 +120,14 @@ def dashboard(*, settings: Settings, no_browser: _NoBrowser = False) -> None:
     print("\nIt works once, within two minutes, and signs in as the owner: show it to nobody.", file=sys.stderr)
 
 
-def _entrance(settings: Settings) -> tuple[RunningGateway, str]:
+def _entrance(settings: Settings, *, by_address: bool) -> tuple[RunningGateway, str]:
     """The first gateway that has a dashboard: a client's own on stdio has none."""
     from mcp_optimizer.control.requests import DashboardRequest
 
     problem: GatewayFailure | None = None
     for gateway in _running(settings):
         try:
-            return gateway, gateway.ask(DashboardRequest(), _SECONDS)["value"]["address"]
+            return gateway, gateway.ask(DashboardRequest(by_address=by_address), _SECONDS)["value"]["address"]
         except GatewayFailure as failure:
             problem = problem or failure
     assert problem is not None

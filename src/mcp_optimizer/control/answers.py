@@ -62,6 +62,12 @@ class Operations(Protocol):
         ...
 
 
+class Invite(Protocol):
+    """Makes an address that lets one browser in as the owner, once."""
+
+    async def __call__(self, *, by_address: bool) -> str: ...
+
+
 @dataclass(frozen=True)
 class AnswerSources:
     """What is asked about."""
@@ -76,8 +82,8 @@ class AnswerSources:
     about: Mapping[str, Any]
     """What a status says beyond what changes: the server file, the address."""
     operations: Operations | None = None
-    entrance: Callable[[], Awaitable[str]] | None = None
-    """Makes an address that lets one browser in as the owner, once; None without a dashboard."""
+    entrance: Invite | None = None
+    """None without a dashboard."""
     scripts: StoredScripts | None = None
     runner: Runner | None = None
     """Both are None where scripts are off."""
@@ -124,7 +130,7 @@ class Answers:
             case requests.ReloadRequest():
                 return asdict(await self._operations.reload())
             case requests.DashboardRequest():
-                return await self._entrance()
+                return await self._entrance(by_address=request.by_address)
             case requests.SaveScriptRequest():
                 return await save_script(self._scripts, request)
             case requests.ScriptsRequest():
@@ -134,10 +140,10 @@ class Answers:
             case requests.TryScriptRequest():
                 return await self._try_script(request)
 
-    async def _entrance(self) -> dict[str, Any]:
+    async def _entrance(self, *, by_address: bool) -> dict[str, Any]:
         if self._of.entrance is None:
             raise InvalidRequest("This gateway has no dashboard: it serves on stdio, or with --no-dashboard.")
-        return {"address": await self._of.entrance()}
+        return {"address": await self._of.entrance(by_address=by_address)}
 
     async def _find(self, request: requests.FindRequest) -> dict[str, Any]:
         gateway = self._of.gateway

@@ -76,6 +76,8 @@ class ReloadRequest(_Request):
 
 class DashboardRequest(_Request):
     method: Literal["dashboard"] = "dashboard"
+    by_address: bool = False
+    """Under the address of the gateway, not the name that sign-ins have to themselves."""
 
 
 class SaveScriptRequest(_Request):

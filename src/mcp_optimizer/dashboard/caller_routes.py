@@ -22,6 +22,7 @@ from mcp_optimizer.dashboard.caller_pages import MOST_SHOWN, PATH, CallersPage, 
 from mcp_optimizer.dashboard.fields import named
 from mcp_optimizer.dashboard.forms import form_of
 from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.own_host import listening_at
 from mcp_optimizer.dashboard.visitor import visitor_of
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.domain.token_issuers import TokenIssuer
@@ -139,6 +140,8 @@ class CallerRoutes:
         """Where clients reach the gateway, as far as it knows."""
         if self._sources.public_url:
             return f"{self._sources.public_url}/mcp"
+        if self._guard.reception.is_at_own_name(request):
+            return f"{listening_at(request)}/mcp"
         return f"{request.scope.get('scheme', 'http')}://{named(request.headers.get('host', ''))}/mcp"
 
 

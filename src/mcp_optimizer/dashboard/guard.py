@@ -121,9 +121,15 @@ class Guard:
         async def answer(request: Request) -> Response:
             if len(request.headers.getlist("host")) > 1:
                 return _protected(PlainTextResponse("Send one Host header.", status_code=400))
-            return _protected(await self._hosts.validate_request(request) or await endpoint(request))
+            return _protected(await self._misdirected(request) or await endpoint(request))
 
         return answer
+
+    async def _misdirected(self, request: Request) -> Response | None:
+        if not await self.reception.admits_name(request):
+            return await self._hosts.validate_request(request)
+        own = f"http://{request.headers.get('host', '')}"
+        return None if request.headers.getlist("origin") in ([], [own]) else _another_site()
 
     def _guarded(
         self, endpoint: Endpoint, needed: Role, *, for_people: bool, for_anybody: bool = False, is_change: bool = False

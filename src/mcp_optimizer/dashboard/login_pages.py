@@ -15,6 +15,7 @@ from mcp_optimizer.runtime.terminal_text import span
 
 PATH = "/logins"
 _WAITING = ("login needed", "more permissions needed")
+_CLOSE = "You can close this page. The dashboard is where you left it."
 _ANY = "what the server gives by default"
 
 
@@ -38,6 +39,8 @@ class BegunLogin:
     address: str
     scopes: Sequence[str]
     returns_to: str
+    leads_by: str = ""
+    """Where the browser passes on its way, if it comes back under another name than it set out from."""
 
 
 def logins_page(rows: Sequence[LoginRow], now: float, version: str, visitor: Visitor | None = None) -> str:
@@ -124,8 +127,9 @@ def question_page(asked: BegunLogin, version: str) -> str:
         ("Opens", host),
         ("Returns to", asked.returns_to),
     ]
-    go_on = el("a", f"Continue to {asked.issuer}", href=asked.address, rel="noreferrer", class_="button main")
-    cancel = el("a", "Cancel", href=PATH)
+    go_on = el("a", f"Continue to {asked.issuer}", href=asked.leads_by or asked.address, rel="noreferrer",
+               target="_blank" if asked.leads_by else None, class_="button main")  # fmt: skip
+    cancel = el("a", "All logins" if asked.leads_by else "Cancel", href=PATH)
     return frame(
         title,
         el("h1", title),
@@ -138,6 +142,10 @@ def question_page(asked: BegunLogin, version: str) -> str:
     )  # fmt: skip
 
 
-def outcome_page(title: str, text: str, version: str) -> str:
+def outcome_page(title: str, text: str, version: str, *, is_elsewhere: bool = False) -> str:
+    """`is_elsewhere`: the browser is signed in under another name, where the page that it came from still is."""
+    told = el("p", text, class_="lead")
+    if is_elsewhere:
+        return frame(title, el("h1", title), told, el("p", _CLOSE), is_closed=True)
     link = el("a", "All logins", href=PATH)
-    return frame(title, el("h1", title), el("p", text, class_="lead"), el("p", link), current=PATH, version=version)
+    return frame(title, el("h1", title), told, el("p", link), current=PATH, version=version)

@@ -8,9 +8,10 @@ key: that is asked again each time, and the credentials look for changes at leas
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 
@@ -18,6 +19,7 @@ from mcp_optimizer.callers.credentials import Credentials
 from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.callers.keys import PREFIX, id_of
 from mcp_optimizer.callers.outcomes import CannotVerify, Rejected
+from mcp_optimizer.dashboard.own_host import OwnHost, is_shared, port_of
 from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.dashboard.wrong_guesses import WrongGuesses
@@ -35,6 +37,20 @@ _UNREADABLE = "The key or token is unknown, expired or revoked."
 _ENDED = "Your key was revoked or has expired. Sign in with another one."
 _USED = "This link was used before, or is too old. Run `mcp-optimizer dashboard` again."
 _LOCKED = "Too many wrong tokens came from this address. Wait a minute; `mcp-optimizer dashboard` still opens the page."
+
+
+ENTRANCE = "/enter"
+"""Where a browser shows its ticket."""
+
+_Made = Callable[[], Awaitable[str]]
+
+
+@dataclass(frozen=True)
+class SignedIn:
+    """Somebody was let in: what the browser keeps, or where it goes to keep it."""
+
+    kept: str = ""
+    leads_to: str = ""
 
 
 class NotAdmitted(Exception):
@@ -56,6 +72,8 @@ class Entrance:
     """Anybody who reaches the dashboard may look at some of it, without a key."""
     token: str = ""
     public_url: str = ""
+    own_host: OwnHost | None = None
+    """Where browsers keep their sign-in, if the gateway is on loopback."""
 
 
 class Reception:
@@ -89,17 +107,17 @@ class Reception:
             return Visitor(ANYONE, is_anybody=True)
 
     async def enter(self, ticket: str) -> str:
-        """What the browser keeps of the owner, whose command gave it a ticket; raises NotAdmitted."""
+        """What the browser keeps of somebody who was given a ticket; raises NotAdmitted."""
         with _without_database():
-            if (kept := await self._sign_ins.enter(ticket)) is not None:
+            if (kept := await self._sign_ins.enter(ticket, self._entrance.token)) is not None:
                 return kept
         raise NotAdmitted(401, _USED, is_wrong=True)
 
-    async def sign_in(self, request: Request, text: str) -> str:
-        """What the browser keeps of somebody who gave a key, or the dashboard's token; raises NotAdmitted."""
+    async def sign_in(self, request: Request, text: str) -> SignedIn:
+        """For somebody who gave a key, or the dashboard's token; raises NotAdmitted."""
         if self._is_token(request, text.encode("utf-8", "surrogatepass")):
-            with _without_database():
-                return await self._sign_ins.with_token(self._entrance.token)
+            token, ins = self._entrance.token, self._sign_ins
+            return await self._kept(request, partial(ins.with_token, token), partial(ins.ticket_with_token, token))
         text = text.strip()
         if not text.startswith(PREFIX):
             raise self._wrong(request, NotAdmitted(401, _UNREADABLE, is_wrong=True))
@@ -111,8 +129,8 @@ class Reception:
             raise NotAdmitted(503, str(cannot)) from None
         if not principal.role.covers(Role.SEE):
             raise NotAdmitted(403, no_role(principal, Role.SEE))
-        with _without_database():
-            return await self._sign_ins.with_key(id_of(text) or "")
+        key, ins = id_of(text) or "", self._sign_ins
+        return await self._kept(request, partial(ins.with_key, key), partial(ins.ticket_with_key, key))
 
     async def sign_out(self, request: Request) -> None:
         """Nobody continues what this browser had before."""
@@ -126,6 +144,25 @@ class Reception:
     def cookie(self, request: Request) -> str:
         """The name of what the browser keeps. With TLS, one that no page of a neighbouring host can set."""
         return f"__Host-{_NAME}" if self.is_secure(request) else _NAME
+
+    def is_elsewhere(self, request: Request) -> bool:
+        """Whether browsers keep their sign-in under another name than this request was sent to."""
+        return self._entrance.own_host is not None and is_shared(request)
+
+    def is_at_own_name(self, request: Request) -> bool:
+        """Whether a request was sent to the name that sign-ins have to themselves."""
+        return self._entrance.own_host is not None and self._entrance.own_host.is_named(request)
+
+    async def admits_name(self, request: Request) -> bool:
+        """The same for a request whose Host nobody has looked at yet."""
+        return self._entrance.own_host is not None and await self._entrance.own_host.admits(request)
+
+    async def _kept(self, request: Request, kept: _Made, ticket: _Made) -> SignedIn:
+        own = self._entrance.own_host
+        with _without_database():
+            if own is None or not is_shared(request):
+                return SignedIn(kept=await kept())
+            return SignedIn(leads_to=f"{await own.origin(port_of(request))}{ENTRANCE}?ticket={await ticket()}")
 
     async def _bearer(self, request: Request, given: list[tuple[bytes, bytes]]) -> Principal:
         # A header's bytes are read as Latin-1 elsewhere; the token is compared with the bytes that were sent.

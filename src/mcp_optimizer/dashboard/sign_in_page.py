@@ -35,6 +35,18 @@ def _form() -> Child:
     )  # fmt: skip
 
 
+def led_page(address: str) -> str:
+    """Goes on by itself to where the sign-in is kept: a form may lead to no other name."""
+    return frame(
+        "Signed in",
+        el("h1", "Signing you in"),
+        el("p", el("a", "Go on", href=address, rel="noreferrer"), " under a name that no other program knows.",
+           class_="lead"),
+        el("meta", http_equiv="refresh", content=f"0;url={address}"),
+        is_closed=True,
+    )  # fmt: skip
+
+
 def entered_page() -> str:
     """Goes on by itself: a browser sends its new cookie only from a page of ours."""
     return frame(

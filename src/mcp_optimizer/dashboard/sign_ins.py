@@ -31,6 +31,8 @@ _MOST_OF_ONE = 50
 """Sign-ins of one holder, so that nobody fills the database by signing in again and again."""
 
 _LONGEST = 100
+_WITH_KEY, _WITH_TOKEN = "key:", "token:"
+"""What a ticket stands for that is not the owner's."""
 _AWAY = "the database cannot be reached"
 
 
@@ -49,13 +51,28 @@ class SignIns:
 
     async def ticket(self) -> str:
         """What the owner's command shows to sign in as the owner, once and soon."""
-        return await self._add(lambda _kept: SignIn(SignInKind.TICKET, self._clock() + TICKET_LASTS))
+        return await self._ticket(lambda _kept: "")
 
-    async def enter(self, ticket: str) -> str | None:
-        """What the owner's browser is to keep; None if the ticket is no good, or was used."""
+    async def ticket_with_key(self, key_id: str) -> str:
+        """The same for somebody with a key, who is to sign in under another name of the gateway."""
+        return await self._ticket(lambda _kept: f"{_WITH_KEY}{key_id}")
+
+    async def ticket_with_token(self, token: str) -> str:
+        """The same for somebody with the dashboard's token."""
+        return await self._ticket(lambda kept: f"{_WITH_TOKEN}{_bound(kept, token)}")
+
+    async def enter(self, ticket: str, token: str = "") -> str | None:
+        """What a browser with a ticket is to keep; None if it is no good, or was used. `token`: the dashboard's, as it
+        is now.
+        """
         found = await self._end(ticket)
         if found is None or found.kind is not SignInKind.TICKET:
             return None
+        if found.bound_to.startswith(_WITH_KEY):
+            return await self.with_key(found.bound_to.removeprefix(_WITH_KEY))
+        if found.bound_to:
+            is_same = token and found.bound_to == f"{_WITH_TOKEN}{_bound(ticket, token)}"
+            return await self.with_token(token) if is_same else None
         return await self._add(lambda _kept: SignIn(SignInKind.OWNER, self._clock() + LASTS))
 
     async def with_key(self, key_id: str) -> str:
@@ -79,6 +96,9 @@ class SignIns:
     async def end(self, kept: str) -> None:
         """Nobody continues with this."""
         await self._end(kept)
+
+    async def _ticket(self, bound_to: Callable[[str], str]) -> str:
+        return await self._add(lambda kept: SignIn(SignInKind.TICKET, self._clock() + TICKET_LASTS, bound_to(kept)))
 
     async def _add(self, made: Callable[[str], SignIn]) -> str:
         kept = secrets.token_urlsafe(32)

@@ -11,13 +11,10 @@ from starlette.routing import Route
 
 from mcp_optimizer.dashboard.forms import form_of
 from mcp_optimizer.dashboard.guard import Guard
-from mcp_optimizer.dashboard.reception import NotAdmitted
-from mcp_optimizer.dashboard.sign_in_page import entered_page, sign_in_page
+from mcp_optimizer.dashboard.reception import ENTRANCE, NotAdmitted
+from mcp_optimizer.dashboard.sign_in_page import entered_page, led_page, sign_in_page
 from mcp_optimizer.dashboard.sign_ins import LASTS
 from mcp_optimizer.dashboard.visitor import visitor_of
-
-ENTRANCE = "/enter"
-"""Where the owner's command leads a browser."""
 
 _LONGEST = 4_096
 
@@ -63,11 +60,13 @@ class SignInForms:
         if fields is None:
             return PlainTextResponse("Too long", status_code=413, headers={"Connection": "close"})
         try:
-            kept = await self._reception.sign_in(request, fields.get("token", ""))
+            found = await self._reception.sign_in(request, fields.get("token", ""))
             await self._reception.sign_out(request)
         except NotAdmitted as refused:
             return await self._guard.turned_away(refused, for_people=True)
-        return self._kept(request, await _home(request), kept)
+        if found.leads_to:
+            return HTMLResponse(led_page(found.leads_to))
+        return self._kept(request, await _home(request), found.kept)
 
     def _kept(self, request: Request, response: Response, kept: str) -> Response:
         response.set_cookie(

@@ -10,7 +10,7 @@ class SignInKind(StrEnum):
     """What somebody showed to sign in."""
 
     TICKET = "ticket"
-    """Nobody yet: what the owner's command was given, and one browser may show once."""
+    """Nobody yet: what one browser may show once, to be signed in."""
     OWNER = "owner"
     """A ticket, so it is the user who runs the gateway."""
     DASHBOARD = "dashboard"
@@ -26,4 +26,6 @@ class SignIn:
     until: float
     """Seconds since 1970."""
     bound_to: str = ""
-    """The id of the key; of the dashboard's token, a digest that is another one for each sign-in."""
+    """The id of the key; of the dashboard's token, a digest that is another one for each sign-in; of a ticket, which of
+    the two it stands for, or nothing: the owner.
+    """

@@ -71,9 +71,10 @@ class Signatures:
 
     def shared_mark(self, purpose: str) -> str:
         """A text that is the same at every gateway of this installation, and unknown elsewhere; empty as long as the
-        shared key was not read.
+        shared key was not read. Who shares nothing with anybody has one of its own.
         """
-        return _mac(self._shared, purpose, "") if self._shared is not None else ""
+        key = self._own if self._read is None else self._shared
+        return _mac(key, purpose, "") if key is not None else ""
 
     async def look(self) -> None:
         """Read the key, unless it is known. All who come meanwhile wait for the same attempt, and none for long."""

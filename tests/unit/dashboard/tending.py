@@ -18,7 +18,7 @@ from mcp_optimizer.callers.known_keys import opened_keys
 from mcp_optimizer.callers.making import make_key
 from mcp_optimizer.domain.principal import Role
 from mcp_optimizer.settings import load_settings
-from tests.unit.dashboard.visiting import OWN_PAGE, let_in
+from tests.unit.dashboard.visiting import OWN_PAGE, let_in, sign_in
 from tests.waiting import until
 
 HEAD = "{\n  // Kept by hand.\n"
@@ -80,7 +80,7 @@ async def tended(
             transport=transport, base_url="http://localhost:8765", headers=OWN_PAGE
         ) as client:
             if key:
-                assert (await client.post("/login", data={"token": key})).status_code == 303
+                assert (await sign_in(client, key)).status_code == 200
             elif is_owner:
                 await let_in(client, optimizer)
             yield Tended(optimizer, client, file, app)

@@ -19,7 +19,7 @@ from mcp_optimizer.domain.audit import AuditEntry
 from mcp_optimizer.domain.principal import Role
 from tests.unit.dashboard.pinning import EVIL, QUOTED, pinned
 from tests.unit.dashboard.test_dashboard import HOSTILE, Elements, assert_harmless
-from tests.unit.dashboard.visiting import Gateway, gateway
+from tests.unit.dashboard.visiting import Gateway, gateway, sign_in
 from tests.waiting import until
 
 
@@ -191,7 +191,7 @@ async def test_pages_say_what_is_not_kept(tmp_path: Path, place: Path) -> None:
 
 async def _without_database(world: Gateway) -> None:
     async with world.browser() as client:
-        await world.sign_in(client, "a-token-of-tests")
+        await sign_in(client, "a-token-of-tests")
         for path, told in (
             ("/callers", "there is none"),
             ("/audit", "there is none"),

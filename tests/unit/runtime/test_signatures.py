@@ -82,3 +82,4 @@ async def test_without_a_database_nothing_is_waited_for() -> None:
     alone = Signatures()
     assert await alone.is_ours("x", "text", await alone.sign("x", "text"))
     assert not alone.is_waiting
+    assert alone.shared_mark("x") not in ("", Signatures().shared_mark("x"), alone.shared_mark("y"))
