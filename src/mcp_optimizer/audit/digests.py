@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from mcp_optimizer.domain.audit import LONGEST_ARGUMENTS, AuditEntry
 from mcp_optimizer.largejson.raw import RawJson
 from mcp_optimizer.largejson.text import compact, compact_bytes
+from mcp_optimizer.largejson.written import Written
 
 _SORTED_UP_TO = 64 * 1024
 """Bytes of arguments from which on the order of keys is left as it is: sorting takes longer than all the rest."""
@@ -87,6 +88,8 @@ def digest_of_arguments(arguments: Any) -> ArgumentsDigest:
 
 
 def _written(arguments: Any) -> bytes:
+    if isinstance(arguments, Written):
+        return arguments.json
     is_few = isinstance(arguments, dict) and len(arguments) <= _FEW
     if is_few and _PLAIN.issuperset(map(type, arguments.values())):
         # Some plain values with their names, as often: every writer of JSON writes these alike.

@@ -22,6 +22,11 @@ logger = logging.getLogger(__name__)
 PATIENCE = 1.0
 """Seconds that a request waits for the database."""
 
+_LOOKS = 20
+"""How often it looks in that time. A look that comes late counts as one: then it is our own event loop that was busy,
+and a database that answered meanwhile has not been heard yet.
+"""
+
 _START_PATIENCE = 10.0
 """Seconds that a request waits for the first attempt to open it, which loads libraries and may migrate."""
 
@@ -67,9 +72,10 @@ class Breaker:
             async with asyncio.timeout(_START_PATIENCE):
                 await self._opened()
         task = self._work.spawn(work())
-        await asyncio.wait({task}, timeout=self._patience)
-        if task.done():
-            return task.result()
+        for _ in range(_LOOKS):
+            await asyncio.wait({task}, timeout=self._patience / _LOOKS)
+            if task.done():
+                return task.result()
         if not self._is_open:
             self._is_open = True
             logger.warning(

@@ -12,10 +12,11 @@ from typing import Any
 
 import pydantic_core
 
-from mcp_optimizer.compression.validation import SchemaCheck, parts
+from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
+from mcp_optimizer.largejson.written import Written
 from mcp_optimizer.limits import DEFAULT_LIMITS
 
 _WRAPPERS = frozenset({"parameters", "arguments", "args", "input", "params"})
@@ -27,6 +28,7 @@ _LARGE_TOOL = 5_000
 _LARGE_TEXT = 100_000
 _MANY_PARTS = 5_000
 """Tokens of a definition, or characters or values of parameters, above which reading and checking goes to a thread."""
+_PART_TEXT = _LARGE_TEXT // _MANY_PARTS
 
 
 def read_arguments(given: Any, tool: McpTool) -> dict[str, Any]:
@@ -63,6 +65,8 @@ def _as_object(given: Any, tool: str) -> dict[str, Any]:
 
 def _refuse_unsendable(arguments: Mapping[str, Any], tool: str) -> None:
     """Refused here, where it fails one call; in the middle of a connection it would fail all of them."""
+    if isinstance(arguments, Written):
+        return
     try:
         pydantic_core.to_json(arguments)
     except ValueError as error:
@@ -116,7 +120,23 @@ def takes_long(definition_tokens: int, parameters: Any) -> bool:
     """Whether reading and checking may take long and goes to a thread; neither the definition nor the parameters are
     trusted.
     """
-    if definition_tokens > _LARGE_TOOL or not definition_tokens:
-        return True
-    is_text = isinstance(parameters, str)
-    return len(parameters) > _LARGE_TEXT if is_text else parts(parameters, _MANY_PARTS) > _MANY_PARTS
+    return definition_tokens > _LARGE_TOOL or not definition_tokens or are_large(parameters)
+
+
+def are_large(parameters: Any) -> bool:
+    """Whether these are many values, or long texts."""
+    weight, level = 0, [parameters]
+    while level and weight <= _MANY_PARTS:
+        below: list[Any] = []
+        for value in level:
+            weight += 1
+            if isinstance(value, str):
+                weight += len(value) // _PART_TEXT
+            elif isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+            if weight + len(below) > _MANY_PARTS:
+                return True
+        level = below
+    return weight > _MANY_PARTS

@@ -37,7 +37,7 @@ from mcp_optimizer.errors import (
     quoted,
 )
 from mcp_optimizer.gateway import resolving
-from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments, takes_long
+from mcp_optimizer.gateway.arguments import ArgumentCheck, are_large, read_arguments, takes_long
 from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.gateway.conversations import Seen, SeenByCaller
 from mcp_optimizer.gateway.entries import entry
@@ -45,10 +45,11 @@ from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.python_text import Stubs
-from mcp_optimizer.gateway.searching import SearchTurns
 from mcp_optimizer.gateway.starting import StartingServers
+from mcp_optimizer.gateway.turns import CallerTurns
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.written import written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.results.calls import Call
@@ -68,6 +69,10 @@ T = TypeVar("T")
 
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
+
+_SEARCHES = 3
+_LARGE_CALLS = 2
+"""Searches, and calls whose arguments are large, that are worked on at a time."""
 
 _AROUND = 500
 """Tokens of a list reserved for everything except its tools."""
@@ -107,7 +112,8 @@ class Gateway:
         stubs = stubs and stubs.but_not_of(self.built_in.has)
         counting = (forms, results.count_or_most, find_limit, find_tokens, limits)
         self._finder = Finder(*counting, use, self.shape, stubs, says_savings=says_savings)
-        self._turns = SearchTurns(limits.waiting_searches)
+        self._turns = CallerTurns("searches", limits.waiting_searches, _SEARCHES)
+        self._checks = CallerTurns("large calls", limits.requests, _LARGE_CALLS)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
         self.permissions = permissions or Permissions(Views(Policy()))
@@ -230,11 +236,13 @@ class Gateway:
             parked, caller = self._begin(caller, record)
             tool = await self._resolved(tool_name, server_name, caller)
             (server, name), digest = tool.key, tool.record.definition_hash
+            if is_long := takes_long(tool.tokens, parameters):
+                parameters = await self._off_loop(caller, partial(written, parameters))
             record.about(server, name, digest, parameters)
             self.permissions.refuse_worse(tool, most, caller)
             arguments = (
-                await asyncio.to_thread(self._understand, tool, parameters)
-                if takes_long(tool.tokens, parameters)
+                await self._off_loop(caller, partial(self._understand_large, tool, parameters))
+                if is_long
                 else self._understand(tool, parameters)
             )
             record.about(server, name, digest, arguments)
@@ -266,6 +274,8 @@ class Gateway:
             parked, caller = self._begin(caller, record)
             tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
             server, name = tool.key
+            if are_large(arguments):
+                arguments = await self._off_loop(caller, partial(written, arguments))
             record.about(server, name, tool.record.definition_hash, arguments)
             params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
             started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
@@ -321,6 +331,14 @@ class Gateway:
         if tool is None or not _has_header_parameters(tool.record.definition):
             return None
         return tool.record.details.input_schema
+
+    async def _off_loop(self, caller: Caller, work: Callable[[], T]) -> T:
+        """What has to be done with large arguments, when it is the caller's turn."""
+        return await self._checks.run(caller.principal.id, work)
+
+    def _understand_large(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
+        arguments: dict[str, Any] = written(self._understand(tool, parameters))
+        return arguments
 
     def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
         """The valid arguments in the tool's original shape. On error, shows the schema in the form we send."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mcp_optimizer.domain.announcements import News
+from mcp_optimizer.largejson.written import Written
 
 Result = dict[str, Any]
 
@@ -39,7 +40,11 @@ class CacheKey:
     def of(
         cls, caller: str, server: str, tool: str, definition_hash: str, arguments: Mapping[str, Any], select: str = ""
     ) -> CacheKey:
-        canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+        if isinstance(arguments, Written):
+            # In whatever order: sorting takes longer than all the rest.
+            canonical = hashlib.sha256(arguments.json).hexdigest()
+        else:
+            canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
         parts = json.dumps([caller, server, tool, definition_hash, select, canonical])
         return cls(server, hashlib.sha256(parts.encode()).digest())
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import mcp_types as types
@@ -22,6 +23,7 @@ from mcp_types.methods import SPEC_CLIENT_METHODS, validate_client_request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.connected import is_http
 from mcp_optimizer.relay.sendable import TooDeep, sendable
@@ -32,8 +34,17 @@ logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 
+InTurn = Callable[[Callable[[], JSONRPCMessage]], Awaitable[JSONRPCMessage]]
+"""Has something done in a thread; raises InvalidRequest if too much waits for that already."""
+
 LARGE = 1_000_000
-"""Bytes from which a message is read in a thread."""
+"""Bytes from which the SDK does not get all of a message."""
+
+AT_ONCE = 64_000
+"""Bytes up to which a message is read at once; a larger one, which may hold half as many values, in a thread."""
+
+_RETRY_AFTER = 1
+"""Seconds after which a caller of whom too much waits should try again."""
 
 PARAMS_KEY = "mcp_optimizer.params"
 """The key under which an HTTP request carries the parameters of a large message; the SDK gets the message
@@ -82,15 +93,19 @@ class Gate:
         self.refused: Counter[str] = Counter()
         self._plain_calls = PlainCalls()
 
-    async def read(self, data: bytes | bytearray) -> JSONRPCMessage:
-        """The message in these bytes; raises Refused. Large ones are read in a thread."""
-        if len(data) < LARGE:
+    async def read(self, data: bytes | bytearray, in_turn: InTurn = asyncio.to_thread) -> JSONRPCMessage:
+        """The message in these bytes; raises Refused. Large ones are read in a thread, when `in_turn` has one."""
+        if len(data) < AT_ONCE:
             return self.read_at_once(data)
         try:
-            return await asyncio.to_thread(self._read, data)
+            return await in_turn(partial(self._read, data))
         except Refused as refused:
             self.count(refused.reason)
             raise
+        except InvalidRequest as error:
+            busy = Refused("busy", types.INTERNAL_ERROR, str(error))
+            busy.retry_after = _RETRY_AFTER
+            raise self.refuse(busy) from None
 
     def read_at_once(self, data: bytes | bytearray) -> JSONRPCMessage:
         try:

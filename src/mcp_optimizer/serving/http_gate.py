@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable
+from functools import partial
 
 import mcp_types as types
 import pydantic_core
@@ -24,11 +25,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
+from mcp_optimizer.gateway.turns import CallerTurns
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
 from mcp_optimizer.relay.head import Fields, fields_of
 from mcp_optimizer.serving.forwarded import FORWARDED_KEY
 from mcp_optimizer.serving.forwarding import Forwarding
-from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
+from mcp_optimizer.serving.gate import AT_ONCE, LARGE, PARAMS_KEY, Gate, Refused
 from mcp_optimizer.serving.held_bodies import RETRY_AFTER
 from mcp_optimizer.serving.hosts import Hosts
 from mcp_optimizer.serving.http_lane import HttpLane
@@ -48,6 +50,9 @@ _LISTEN = "subscriptions/listen"
 _UNKNOWN = 503
 _DENIALS = {403: "scope", _UNKNOWN: "unverified"}
 """How those that the door turns away are counted, by status; any other is a matter of the credential."""
+
+_READERS = 2
+"""Large requests that are read at a time, each of another caller."""
 
 _DRAINED = 1_000_000
 """Bytes of a body that are let in, unread, of somebody who is turned away."""
@@ -74,6 +79,7 @@ class HttpGate:
         self._streams = LastingStreams()
         self._hosts = Hosts(hosts)
         self._bodies = RequestBodies(gate)
+        self._reading = CallerTurns("large requests", gate.limits.requests, _READERS)
         self._under_way: dict[str, dict[str, asyncio.Event]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,12 +150,15 @@ class HttpGate:
     async def _post(
         self, request: Request, fields: Fields, principal: Principal, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        held, session = self._bodies.held(), _session_of(request) if _SESSION in fields else None
+        held, session = self._bodies.held(principal.id), _session_of(request) if _SESSION in fields else None
         try:
             body = await self._bodies.read(scope, receive, held)
             if body is None:
                 return
-            message = self._gate.read_at_once(body) if len(body) < LARGE else await self._gate.read(body)
+            if len(body) < AT_ONCE:
+                message = self._gate.read_at_once(body)
+            else:
+                message = await self._gate.read(body, partial(self._reading.run, principal.id))
             if self._door is not None and principal.scopes is not None:
                 asking = Caller(principal=principal, narrowed=narrowed_by(request))
                 self._door.check_scopes(asking, message, self._resource(request))

@@ -35,9 +35,9 @@ class RequestBodies:
         self._room = RoomForBodies(gate)
         self._moments = Moments(min(_MOMENT, gate.limits.request_seconds / 2))
 
-    def held(self) -> HeldBody:
-        """The room that a body will take until it is released."""
-        return HeldBody(self._room)
+    def held(self, caller: str) -> HeldBody:
+        """The room that a caller's body will take until it is released."""
+        return HeldBody(self._room, caller)
 
     def read(self, scope: Scope, receive: Receive, held: HeldBody) -> Awaitable[bytearray | None]:
         """The complete body; None if the client left."""

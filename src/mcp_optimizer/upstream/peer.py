@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import re
+import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ import mcp_types as types
 import pydantic_core
 
 from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.largejson.written import Written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.attribution import Attribution
@@ -48,11 +50,22 @@ class Wire(Protocol):
 
 
 def to_wire(message: Message) -> bytes:
+    params = message.get("params")
+    if params is not None and isinstance(arguments := params.get("arguments"), Written):
+        return _around(arguments, message, params)
     try:
         return pydantic_core.to_json(message)
     except ValueError:
         # Half a surrogate pair is not valid text, but JSON can carry it, so it passes.
         return json.dumps(message, separators=(",", ":")).encode()
+
+
+def _around(arguments: Written, message: Message, params: Mapping[str, Any]) -> bytes:
+    """The message with arguments whose JSON is there already."""
+    # Nobody outside can know the mark, so nothing in the message can be mistaken for it.
+    mark = secrets.token_hex(16)
+    whole = to_wire({**message, "params": {**params, "arguments": mark}})
+    return whole.replace(f'"{mark}"'.encode(), arguments.json)
 
 
 class Peer:

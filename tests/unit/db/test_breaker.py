@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 
 import pytest
@@ -104,3 +105,30 @@ async def test_the_time_that_opening_takes_does_not_count() -> None:
     opening.answers.set()
     assert await asking == "answer"
     assert not breaker.is_open
+
+
+async def test_a_busy_loop_of_our_own_is_not_taken_for_a_database_that_does_not_answer() -> None:
+    loop, answered = asyncio.get_running_loop(), asyncio.Event()
+
+    def be_busy() -> None:
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            pass
+        if not answered.is_set():
+            loop.call_soon(be_busy)
+
+    async def ask() -> str:
+        # Each answer is there at once, and is heard when the loop gets to it.
+        for _ in range(8):
+            await asyncio.to_thread(int)
+        answered.set()
+        return "answer"
+
+    breaker = Breaker(patience=0.2)
+    loop.call_soon(be_busy)
+    try:
+        assert await breaker.within(ask) == "answer"
+    finally:
+        answered.set()
+    assert not breaker.is_open
+    await breaker.close()
