@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
+import mcp_types as types
 from mcp import Client, StdioServerParameters, stdio_client
 
 from mcp_optimizer.demo import demo_server_commands
@@ -152,12 +153,20 @@ async def _drained(stream: asyncio.StreamReader, into: list[bytes]) -> None:
         into.append(chunk)
 
 
+def said_in(result: types.CallToolResult) -> dict[str, Any]:
+    """What a result of ours says to a program: its text is JSON."""
+    [block] = result.content
+    assert isinstance(block, types.TextContent)
+    said: dict[str, Any] = json.loads(block.text)
+    return said
+
+
 async def until_found(client: Client, query: str, name: str, seconds: float = 15) -> dict[str, Any]:
     """Call find_tool until it returns the tool, as a model does while a server is still starting."""
     async with asyncio.timeout(seconds):
         while True:
-            result = await client.call_tool("find_tool", {"tool_description": query, "limit": 50})
-            answer = result.structured_content or {}
+            asked = {"tool_description": query, "limit": 50, "detail": "schema"}
+            answer = said_in(await client.call_tool("find_tool", asked))
             if any(tool["name"] == name for tool in answer.get("tools", [])):
                 return answer
             await asyncio.sleep(0.02)

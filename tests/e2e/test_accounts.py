@@ -92,7 +92,7 @@ class Recount:
         if "error" in answer:
             return self._count(answer["error"]["message"])
         result = answer["result"]
-        found = (result.get("structuredContent") or {}).get("token_metrics")
+        found = result["_meta"].get("mcp-optimizer/savings")
         self.baseline = found["baseline_tokens"] if found else self.baseline
         return sum(self._count(block["text"]) for block in result["content"] if block["type"] == "text")
 

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import gateway_at
+from tests.e2e.running import gateway_at, said_in
 from tests.e2e.test_relay import Person, client_on_stdio, text, until_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -94,8 +94,10 @@ async def test_whoever_cannot_be_asked_does_not_find_the_tool_and_is_refused(
     write_servers: WriteServers, era: str
 ) -> None:
     async with client_of(write_servers({"one": plain_server("one")}), "stdio", era, None) as client:
-        found = await client.call_tool("find_tool", {"tool_description": "echo: say something back"})
-        assert "echo" not in {tool["name"] for tool in (found.structured_content or {})["tools"]}
+        found = await client.call_tool(
+            "find_tool", {"tool_description": "echo: say something back", "detail": "schema"}
+        )
+        assert "echo" not in {tool["name"] for tool in said_in(found)["tools"]}
         assert "a person to agree" in await echo(client, "loud")
         # What a model says about it does not count.
         arguments = {"tool_name": "echo", "parameters": {"value": "loud"}, "confirm": True, "approve_for": "this call"}

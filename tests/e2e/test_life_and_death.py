@@ -161,7 +161,7 @@ async def until_listed(process: asyncio.subprocess.Process) -> None:
         for number in range(1, 1_000):
             call = {"name": "list_tools", "arguments": {}}
             answer = await asked(process, {"id": number, "method": "tools/call", "params": call})
-            if "note" not in answer["result"]["structuredContent"]:
+            if "note" not in json.loads(answer["result"]["content"][0]["text"]):
                 return
             await asyncio.sleep(0.1)
 

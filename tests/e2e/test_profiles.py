@@ -18,7 +18,7 @@ from mcp_optimizer import Optimizer, TokenCounter
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.profiles.tiers import ProfileName, Tier
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import gateway_at, over_stdio, until_found
+from tests.e2e.running import gateway_at, over_stdio, said_in, until_found
 
 COUNTER = TokenCounter()
 TWELVE = {"list_boards", "list_cards", "list_workspaces", "get_card", "get_board", "get_workspace"}
@@ -185,7 +185,7 @@ async def test_the_same_call_with_grouped_and_original_arguments_reaches_the_ser
         answer = await client.call_tool(
             "find_tool", {"tool_description": "draw something at a place", "detail": "schema", "limit": 1}
         )
-        [tool] = (answer.structured_content or {})["tools"]
+        [tool] = said_in(answer)["tools"]
         assert tool["inputSchema"]["properties"]["position"]["properties"].keys() == {"x", "y"}
         replies = []
         for parameters in ({"position": {"x": 1, "y": 2}}, {"position_x": 1, "position_y": 2}):

@@ -9,7 +9,7 @@ import pytest
 from mcp import Client, MCPError
 
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import command, over_stdio, until_found
+from tests.e2e.running import command, over_stdio, said_in, until_found
 
 OPTIONS = ["--database", "none", "--encoder", "none"]
 
@@ -31,8 +31,9 @@ async def test_what_is_turned_off_is_neither_found_nor_called(config: Path) -> N
         await until_found(client, "draw a picture", "picture")
         names = await until_listed(client, "picture")
         assert not {"die", "sleep"} & set(names)
-        found = await client.call_tool("find_tool", {"tool_description": "end the process in the middle of a call"})
-        assert "die" not in [tool["name"] for tool in (found.structured_content or {})["tools"]]
+        asked = {"tool_description": "end the process in the middle of a call", "detail": "schema"}
+        found = said_in(await client.call_tool("find_tool", asked))
+        assert "die" not in [tool["name"] for tool in found["tools"]]
         refused = await client.call_tool("call_tool", {"tool_name": "die", "parameters": {}})
         assert refused.is_error
         assert "Unknown tool 'die'" in str(refused.content)
@@ -54,7 +55,7 @@ async def test_one_file_can_serve_several_agents_each_with_its_own_servers(write
     async with over_stdio(config, *OPTIONS, "--servers", "three, one") as client:
         await until_found(client, "perform action number 1 of three", "three_action_1")
         listed = await client.call_tool("list_tools", {})
-        assert {tool["server"] for tool in (listed.structured_content or {})["tools"]} <= {"one", "three"}
+        assert {tool["server"] for tool in said_in(listed)["tools"]} <= {"one", "three"}
     done = await command("servers", "--config", config, "--servers", "one,tow")
     assert done.code == 2
     assert "There is no server 'tow'. Servers: one, two, three." in done.err

@@ -16,7 +16,7 @@ from mcp_optimizer import Optimizer
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallTimeout, UnknownTool
 from tests.conftest import Entry, WriteServers, plain_server
-from tests.e2e.running import command, over_stdio, until_found
+from tests.e2e.running import command, over_stdio, said_in, until_found
 from tests.waiting import until
 
 GOOD = {f"good{number}": plain_server(f"good{number}", "--tools", 12) for number in range(16)}
@@ -61,7 +61,7 @@ async def test_twenty_servers_of_which_four_are_bad_answer_at_once_and_delay_no_
         listed = await client.list_tools()
         # This reply comes at once, without waiting for slow servers.
         first = await client.call_tool("list_tools", {})
-        note = (first.structured_content or {})["note"]
+        note = said_in(first)["note"]
         assert "Still starting" in note
         assert {"never", "huge"} <= set(re.findall(r"\w+", note))
         assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools", "read_result"]

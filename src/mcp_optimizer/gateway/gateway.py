@@ -252,7 +252,6 @@ class Gateway:
                 server,
                 details.name,
                 caller,
-                details.output_schema,
                 projection,
                 digest,
                 arguments,

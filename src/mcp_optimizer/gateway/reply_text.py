@@ -2,7 +2,7 @@
 
 The best tool, and those close to it, are written with their parameters and rules; the others with what they require
 and what the request is about; further ones by name. What the conversation was already shown is only named. Programs
-read the complete reply in `structuredContent`.
+ask for the definitions as JSON instead.
 """
 
 from __future__ import annotations

@@ -292,9 +292,13 @@ class _Lists:
         return known[1]
 
     def _entry(self, name: str, level: Level) -> dict[str, Any]:
+        entry: dict[str, Any]
         if level is Level.FULL and not self._presentation.shows_titles:
-            return self._forms.listing(self.snapshot.by_name[name], self._presentation.dialect)
-        entry: dict[str, Any] = json.loads(self.definition(name, level).definition.model_dump_json())
+            entry = self._forms.listing(self.snapshot.by_name[name], self._presentation.dialect)
+        else:
+            entry = json.loads(self.definition(name, level).definition.model_dump_json())
+        # A result may be cut, and is then text alone: clients refuse that of a tool that declares a structure.
+        entry.pop("outputSchema", None)
         return entry
 
     def total_tokens(self, selected: ProfileName) -> int:

@@ -23,7 +23,6 @@ class Call:
     server: str
     tool: str
     caller: Caller = LOCAL
-    output_schema: Mapping[str, Any] | None = None
     select: Projection | None = None
     definition_hash: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)

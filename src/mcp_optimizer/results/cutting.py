@@ -1,8 +1,12 @@
-"""One result that may be too large: its texts and its structured content, cut alike. Used by `limits`. Pure."""
+"""One result that may be too large: its texts, and then what only its structured content says. Used by `limits`. Pure.
+
+What was cut is text alone, with the notice at its end: a client that gives its model structured content in place of the
+text would not show the notice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +21,7 @@ from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.minifying import Minifier
 from mcp_optimizer.results.notices import cut_notice, notice_block, with_line
 from mcp_optimizer.results.pages import divide
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Text, compact, json_value, size_of
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, compact, size_of
 from mcp_optimizer.results.room import Shown
 from mcp_optimizer.results.rows import find_table
 from mcp_optimizer.results.tool_limits import Extent, Judge, ShownRows
@@ -26,9 +30,12 @@ from mcp_optimizer.runtime.lazy import lazy
 _LIKELY_PER_TOKEN = 2
 """Characters per token up to which a text likely fits."""
 
+_BESIDE = 4
+"""Of the room for a result, the part that a small structure beside a long text may take to be shown completely."""
 
-def anything(_value: Any) -> bool:
-    """The check of structured content whose tool declares no schema."""
+
+def _anything(_text: bytes) -> bool:
+    """The room of a result that may be as long as it is."""
     return True
 
 
@@ -49,7 +56,6 @@ class Cutting:
         limits: ResultLimits,
         measure: Measure,
         result_id: str,
-        is_valid: Callable[[Any], bool],
         *,
         compact_json: bool,
     ) -> None:
@@ -57,7 +63,6 @@ class Cutting:
         self.limits = limits
         self.measure = measure
         self.result_id = result_id
-        self.is_valid = is_valid
         self.compact_json = compact_json
         self._minify = Minifier()
         self._shown_value: Any = NO_JSON
@@ -83,8 +88,24 @@ class Cutting:
         slots = self.reading.slots
         value = self.reading.value if len(slots) == 1 and size_of(slots[0].text) <= PARSED else NO_JSON
         documents = [(slot.block, read_document(slot.text, value)) for slot in slots]
-        is_alone = self.reading.structured is not NO_JSON and not documents
-        return [(STRUCTURED, self._structured_document)] if is_alone else documents
+        unsaid = self.reading.unsaid
+        if unsaid is NO_JSON or self._beside or (len(documents) == 1 and self._is_the_same(documents[0][1], unsaid)):
+            return documents
+        return [*documents, (STRUCTURED, _structured_document(unsaid))]
+
+    @lazy
+    def _beside(self) -> str:
+        """What only a small structure says: shown after a long text, however much of that is cut."""
+        unsaid, most = self.reading.unsaid, self.limits.of_a_preview.tokens // _BESIDE
+        if not self.reading.slots or not isinstance(unsaid, dict) or not most:
+            return ""
+        written = compact(unsaid)
+        return written if len(written) <= most * _LIKELY_PER_TOKEN and self.measure(written.encode()) <= most else ""
+
+    @property
+    def _judged(self) -> list[tuple[int, ResultDocument]]:
+        """What is looked at for a table, and for the tool's own limit: the texts, if there are any."""
+        return self.documents[: len(self.reading.slots)] or self.documents
 
     def is_surely_over(self) -> bool:
         """Whether one long text has so many tokens that it need not be counted completely, nor written again."""
@@ -97,22 +118,21 @@ class Cutting:
         """The result within its limits. `extent` is known of a result that surely exceeds them."""
         documents = self.documents
         if extent is None:
-            extent = judge(around_documents(documents))
+            extent = judge(around_documents(self._judged))
             self.limits = self.limits.with_room_for(extent)
-            if not self._is_over(documents):
-                return Limited(with_line(self.whole().result, extent), _data_of(documents), extent=extent)
-        shown, cut_at, position = self._cut_texts([document for _, document in documents])
-        structure, separate = self._cut_structured(documents, shown)
-        if separate is not None:
-            documents = [*documents, (STRUCTURED, separate)]
+            if not self._is_over(self._judged):
+                return Limited(with_line(self.whole().result, extent), _data_of(self._judged), extent=extent)
+        if self._beside:
+            room = self.measure(self._beside.encode()) + GAP
+            self.limits = replace(self.limits, reserved=self.limits.reserved + room)
+        shown, cut_at, position = self._cut_texts(documents)
         pieces = replace(divide(documents, self.limits.piece_tokens, self.measure), remark=extent.remark())
         next_offset = pieces.after(cut_at, position)
         notice = cut_notice(pieces, next_offset, self.result_id)
-        data = self._kept_data(shown, structure)
+        data = self._kept_data(shown)
         # Here, where it was made: the event loop would take four times as long to free what another core has in reach.
         self.reading.forget_value()
-        result = self._result(shown, structure, extent, notice)
-        return Limited(result, data, pieces, next_offset, extent=extent)
+        return Limited(self._result(shown, extent, notice), data, pieces, next_offset, extent=extent)
 
     def _is_over(self, documents: Sequence[tuple[int, ResultDocument]]) -> bool:
         rows = documents[0][1].row_count if len(documents) == 1 else None
@@ -120,10 +140,10 @@ class Cutting:
             return True
         return not are_within(self.reading, self.limits, self.measure)
 
-    def _cut_texts(self, documents: Sequence[ResultDocument]) -> tuple[list[bytes], int, int]:
+    def _cut_texts(self, documents: Sequence[tuple[int, ResultDocument]]) -> tuple[list[bytes], int, int]:
         """The texts as shown, and the position of the first that is not completely shown."""
         if len(documents) == 1:
-            document = documents[0]
+            document = documents[0][1]
             shown = self._shown(document)
             if not self._has_too_many_rows(document) and self._fits(document):
                 return [shown(document.data)], 0, len(document.data)
@@ -132,15 +152,29 @@ class Cutting:
             return [shown(cut.data)], 0, cut.shown_until
         texts: list[bytes] = []
         left = self.budget
-        for number, document in enumerate(documents):
+        for number, (block, document) in enumerate(documents):
             shown = self._shown(document)
-            if self.measure.fits(document.data, left, shown):
+            if number and number == self._most_texts:
+                return texts, number, 0
+            # Several texts are no table; a structure may be one.
+            max_rows = self.limits.max_rows if block == STRUCTURED else 0
+            fits = not self.limits.max_tokens or self.measure.fits(document.data, left, shown)
+            if fits and not (max_rows and self._has_too_many_rows(document)):
                 texts.append(shown(document.data))
-                left -= self.measure(texts[-1]) + GAP
+                left -= self.measure(texts[-1]) + GAP if self.limits.max_tokens else 0
                 continue
-            cut = document.cut(self.measure.room(left, shown))
+            room = self.measure.room(left, shown) if self.limits.max_tokens else _anything
+            cut = document.cut(room, max_rows)
             return [*texts, shown(cut.data)], number, cut.shown_until
-        return texts, len(documents) - 1, len(documents[-1].data)
+        return texts, len(documents) - 1, len(documents[-1][1].data)
+
+    @lazy
+    def _most_texts(self) -> int:
+        """How many texts are shown, if each is a row of the structured content; 0: as many as fit."""
+        reading, rows = self.reading, self.limits.max_rows
+        if not rows or reading.structured is NO_JSON or len(reading.slots) <= rows or reading.unsaid is not NO_JSON:
+            return 0
+        return rows if reading.data is not None and reading.data.row_count == len(reading.slots) else 0
 
     def _shown(self, document: ResultDocument) -> Shown:
         return self._minify if document.is_json and self.compact_json else bytes
@@ -161,68 +195,19 @@ class Cutting:
         return budget <= self._exceeded
 
     def _room(self, shown: Shown = bytes) -> Fits:
-        return self.measure.room(self.budget, shown) if self.limits.max_tokens else anything
+        return self.measure.room(self.budget, shown) if self.limits.max_tokens else _anything
 
-    def _cut_structured(
-        self, documents: Sequence[tuple[int, ResultDocument]], shown: Sequence[bytes]
-    ) -> tuple[Any, ResultDocument | None]:
-        """The structured content, cut like the text; and the part of it to keep in addition to the text."""
-        structured = self.reading.structured
-        if structured is NO_JSON:
-            return NO_JSON, None
-        separate = None
-        if len(shown) == 1 and self._is_the_same(documents[0][1], structured):
-            kept = json_value(decoded(shown[0]))
-        elif len(shown) == 1 and (key := self._key_of_text(structured)) is not None:
-            kept = {**structured, key: decoded(shown[0])}
-        else:
-            kept, separate = self._cut_apart(structured)
-        if kept is NO_JSON or not self.is_valid(kept):
-            kept = self._preview(kept)
-        if self.limits.max_tokens and not self.measure.text_fits([compact(kept)], self.limits.max_tokens):
-            kept = self._preview(NO_JSON)
-        return kept, separate
-
-    def _is_the_same(self, document: ResultDocument, structured: Any) -> bool:
-        """Whether the text is the structured content as JSON; if both are large, whether they are divided alike."""
-        if not document.is_json:
+    def _is_the_same(self, document: ResultDocument, unsaid: Any) -> bool:
+        """Whether a large structure is divided like the only text, which is large too: then it is the same."""
+        if not isinstance(unsaid, LargeValue) or len(document.data) <= PARSED or not document.is_json:
             return False
-        if not self.reading.slots:
-            return True
-        if not isinstance(structured, LargeValue):
-            return bool(self.reading.value == structured)
-        if len(document.data) <= PARSED:
-            return False
-        other = self._structured_document
+        other = _structured_document(unsaid)
         at = first_filled(document.data, 0)
-        return document.data[at : at + 1] == structured.opening and (
+        return document.data[at : at + 1] == unsaid.opening and (
             (document.layout.unit, document.layout.count) == (other.layout.unit, other.layout.count)
         )
 
-    @lazy
-    def _structured_document(self) -> ResultDocument:
-        return read_document(self.reading.structured_text, self.reading.structured)
-
-    def _key_of_text(self, structured: Any) -> str | None:
-        """The field of the structured content that holds the text itself, as file servers do."""
-        if not isinstance(structured, Mapping) or len(self.reading.slots) != 1:
-            return None
-        text = self.reading.slots[0].text
-        return next((key for key, value in structured.items() if _is_same_text(value, text)), None)
-
-    def _cut_apart(self, structured: Any) -> tuple[Any, ResultDocument | None]:
-        document = self._structured_document
-        if not self._has_too_many_rows(document) and self._room()(document.data):
-            return structured, None
-        cut = document.cut(self._room(), self.limits.max_rows)
-        return json_value(decoded(cut.data)), document
-
-    def _preview(self, kept: Any) -> dict[str, Any]:
-        about = "A part of the result, not in the declared shape. Read all of it with read_result."
-        preview = {} if kept is NO_JSON else {"preview": kept}
-        return {"truncated": True, "result_id": self.result_id, "description": about, **preview}
-
-    def _result(self, shown: Sequence[bytes], structure: Any, extent: Extent, notice: str) -> dict[str, Any]:
+    def _result(self, shown: Sequence[bytes], extent: Extent, notice: str) -> dict[str, Any]:
         texts = [decoded(data) for data in shown]
         blocks: list[Any] = []
         slots = {slot.block: number for number, slot in enumerate(self.reading.slots)}
@@ -232,26 +217,26 @@ class Cutting:
                 blocks.append(block)
             elif at < len(texts):
                 blocks.append(with_text(block, texts[at]))
-        if not self.reading.slots:
-            blocks += [{"type": "text", "text": text} for text in texts]
-        result = with_line({**self.reading.result, "content": blocks}, extent)
+        structure = [self._beside] if self._beside else texts[len(slots) :]
+        blocks += [{"type": "text", "text": text} for text in structure]
+        rest = {key: value for key, value in self.reading.result.items() if key != "structuredContent"}
+        result = with_line({**rest, "content": blocks}, extent)
         result["content"] = [*result["content"], notice_block(notice)]
-        return result if structure is NO_JSON else {**result, "structuredContent": structure}
+        return result
 
-    def _kept_data(self, shown: Sequence[bytes], structure: Any) -> DataInfo:
-        if structure is NO_JSON and self._shown_value is not NO_JSON:
+    def _kept_data(self, shown: Sequence[bytes]) -> DataInfo:
+        if self._shown_value is not NO_JSON:
             table = find_table(self._shown_value)
             return DataInfo() if table is None else DataInfo(table.row_count, table.column_count)
-        blocks = [{"type": "text", "text": decoded(data)} for data in shown]
-        found = Reading({"content": blocks, "structuredContent": None if structure is NO_JSON else structure}).data
+        # Several texts are no table, but a structure after them may be one.
+        texts = shown[-1:] if len(shown) > len(self.reading.slots) else shown
+        found = Reading({"content": [{"type": "text", "text": decoded(data)} for data in texts]}).data
         return found or DataInfo()
 
 
-def _is_same_text(value: Any, text: Text) -> bool:
-    if isinstance(value, LargeText) and isinstance(text, str):
-        return value.size <= PARSED and value.parsed() == text
-    # A large text that occurs twice in a message was read once.
-    return value is text or (isinstance(value, str) and value == text)
+def _structured_document(value: Any) -> ResultDocument:
+    text = LargeText.of(value) if isinstance(value, LargeValue) else compact(value)
+    return read_document(text, value)
 
 
 def _data_of(documents: Sequence[tuple[int, ResultDocument]]) -> DataInfo | None:

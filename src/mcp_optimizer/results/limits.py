@@ -1,17 +1,14 @@
 """Cuts a result to its limits without losing anything: the pieces contain the rest.
 
-A client may give its model either the texts or the structured content, so both must fit `max_tokens`, notice included,
-in the encoding used for counting. Pure; the caller keeps the pieces.
+A client may give its model either the texts or the structured content, so each must fit `max_tokens`, in the encoding
+used for counting. A result that gets a notice is text alone. Pure; the caller keeps the pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from mcp_optimizer.compression.validation import SchemaCheck
-from mcp_optimizer.results.cutting import Cutting, anything, are_within, around_documents
+from mcp_optimizer.results.cutting import Cutting, are_within, around_documents
 from mcp_optimizer.results.document import read_document
 from mcp_optimizer.results.limit_values import STRUCTURED, Limited, ResultLimits
 from mcp_optimizer.results.measure import Measure
@@ -31,23 +28,23 @@ def limited(
     limits: ResultLimits,
     count: Count,
     result_id: str,
-    is_valid: Callable[[Any], bool] | None = None,
     judge: Judge = no_limit,
     *,
     compact_json: bool = True,
 ) -> Limited:
-    """The result within its limits. `is_valid` checks structured content against the tool's schema, and `judge` says
-    whether the tool itself cut the result.
+    """The result within its limits. `judge` says whether the tool itself cut it.
 
     With `compact_json`, JSON texts are shown and measured without whitespace; the pieces stay as the server sent them.
     """
     extent = judge(around_of(reading)) if is_parsed(reading) else None
     if extent is not None:
         limits = limits.with_room_for(extent)
+        if extent.line and reading.structured is not NO_JSON:
+            reading = Reading(reading.in_text())
         if not compact_json and not limits.are_set:
             return _whole(reading, extent, reading.data)
     measure = Measure(count)
-    cutting = Cutting(reading, limits, measure, result_id, is_valid or anything, compact_json=compact_json)
+    cutting = Cutting(reading, limits, measure, result_id, compact_json=compact_json)
     if extent is not None:
         data = reading.data
         too_many = bool(limits.max_rows and data and (data.row_count or 0) > limits.max_rows)
@@ -95,14 +92,3 @@ def whole_pieces(reading: Reading, limits: ResultLimits, count: Count, judge: Ju
     pieces = divide(documents, limits.piece_tokens, Measure(count))
     small = around_of(reading) if is_parsed(reading) else around_documents(documents)
     return replace(pieces, remark=judge(small).remark())
-
-
-def validity(schema: Mapping[str, Any] | None, most_steps: int) -> Callable[[Any], bool] | None:
-    """Whether structured content matches its tool's schema; a broken schema accepts everything."""
-    if schema is None:
-        return None
-
-    def is_valid(value: Any) -> bool:
-        return SchemaCheck(schema, most_steps).admits(value)
-
-    return is_valid

@@ -24,7 +24,7 @@ from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.examples import example
 from mcp_optimizer.results.limit_values import Limited, ResultLimits
-from mcp_optimizer.results.limits import around_of, is_parsed, limited, validity, whole_pieces
+from mcp_optimizer.results.limits import around_of, is_parsed, limited, whole_pieces
 from mcp_optimizer.results.metadata import (
     NOT_COUNTED,
     PerformanceInfo,
@@ -40,7 +40,7 @@ from mcp_optimizer.results.pages import Pieces
 from mcp_optimizer.results.price import Price
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import ResultReader, told
-from mcp_optimizer.results.reading import Reading
+from mcp_optimizer.results.reading import NO_JSON, Reading, marked_as_repeated
 from mcp_optimizer.results.room import PartwiseCount
 from mcp_optimizer.results.selecting import Selecting, selectable
 from mcp_optimizer.results.selection import NOT_WORTH_KEEPING, SELECTED_ROOM, SENT_WHOLE, Selection, not_selected
@@ -207,6 +207,8 @@ class Results:
         self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""
     ) -> dict[str, Any]:
         await self._estimator.ready()
+        if notice:
+            reading = Reading(reading.in_text())
         limits = treatment.limits if self._store is not None else _NO_LIMITS
         if (reserved := SELECTED_ROOM if notice and limits.max_tokens else 0) != limits.reserved:
             limits = replace(limits, reserved=reserved)
@@ -236,12 +238,13 @@ class Results:
             limits,
             count,
             result_id,
-            validity(call.output_schema, self._bounds.check_steps),
             call.judge,
             compact_json=is_compact,
         )
         if encoding in (Encoding.CSV, Encoding.TOON) and len(reading.slots) == 1:
             done = replace(done, result=in_encoding(done.result, encoding, count), shown=None)
+        if "structuredContent" in done.result and not call.is_whole and reading.unsaid is NO_JSON:
+            done = replace(done, result=marked_as_repeated(done.result))
         if notice:
             done = replace(done, result=and_told(done.result, notice), shown=None)
         is_cut = done.pieces is not None

@@ -31,11 +31,29 @@ class Slot:
     text: Text
 
 
+_LONG = 1_000
+"""Characters from which a text is recognised without the name of its field."""
+
+
 class _NoJson:
     """Means "not JSON", because None is a JSON value."""
 
 
 NO_JSON = _NoJson()
+
+
+class RepeatedStructure(dict[str, Any]):
+    """Structured content that the texts of its result say too. On the wire it is an object like any other; no server
+    can send this type. Whoever knows what a client's model reads leaves one of the two out.
+    """
+
+
+def marked_as_repeated(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result, whose structured content its texts say too."""
+    structured = result["structuredContent"]
+    if isinstance(structured, dict):
+        structured = RepeatedStructure(structured)
+    return {**result, "structuredContent": structured}
 
 
 class Reading:
@@ -66,6 +84,53 @@ class Reading:
         if isinstance(self.structured, LargeValue):
             return LargeText.of(self.structured)
         return "" if self.structured is NO_JSON else compact(self.structured)
+
+    @lazy
+    def unsaid(self) -> Any:
+        """What of the structured content the texts do not say, or NO_JSON. A text says a value if it is that value, or
+        its JSON, alone or in a single field; a list may have a text for each element. Of a large structure, nothing is
+        known.
+        """
+        structured = self.structured
+        texts = [slot.text for slot in self.slots if _is_text(self.blocks[slot.block])]
+        if structured is NO_JSON or isinstance(structured, RawJson) or not texts:
+            return structured
+        if self._says(texts, structured) or structured == {}:
+            return NO_JSON
+        if not isinstance(structured, dict):
+            return structured
+        if len(structured) == 1:
+            [inner] = structured.values()
+            return NO_JSON if self._says(texts, inner) or self._lists(texts, inner) else structured
+        long = [text for text in texts if size_of(text) >= _LONG]
+        said = next((key for key, value in structured.items() if any(is_same_text(value, text) for text in long)), None)
+        return structured if said is None else {key: value for key, value in structured.items() if key != said}
+
+    def _says(self, texts: list[Text], value: Any) -> bool:
+        if isinstance(value, str | LargeText):
+            return any(is_same_text(value, text) for text in texts)
+        if isinstance(value, RawJson) or self.size > PARSED:
+            return False
+        if isinstance(value, dict | list):
+            if len(self.slots) == 1:
+                return bool(self.value == value)
+            return any(json_value(text) == value for text in texts)
+        written = compact(value)
+        return any(text == written for text in texts)
+
+    def _lists(self, texts: list[Text], value: Any) -> bool:
+        """Whether each element of a list is a text, in order."""
+        if not isinstance(value, list) or len(value) != len(texts):
+            return False
+        return all(self._says([text], element) for text, element in zip(texts, value, strict=True))
+
+    def in_text(self) -> dict[str, Any]:
+        """The same result without structured content; what only that says is a text after the others."""
+        rest = {key: value for key, value in self.result.items() if key != "structuredContent"}
+        if self.unsaid is not NO_JSON:
+            written = LargeText.of(self.unsaid) if isinstance(self.unsaid, LargeValue) else compact(self.unsaid)
+            rest["content"] = [*self.blocks, {"type": "text", "text": written}]
+        return rest
 
     @lazy
     def texts(self) -> list[Text]:
@@ -105,6 +170,18 @@ class Reading:
 
 def size_of(text: Text) -> int:
     return len(text) if isinstance(text, str) else text.size
+
+
+def is_same_text(value: Any, text: Text) -> bool:
+    """Whether a value is this text."""
+    if isinstance(value, LargeText) and isinstance(text, str):
+        return value.size <= PARSED and value.parsed() == text
+    # A large text that occurs twice in a message was read once.
+    return value is text or (isinstance(value, str) and value == text)
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text"
 
 
 def _slot(number: int, block: Any) -> Slot | None:

@@ -7,9 +7,27 @@ schemas that any client can read. Pure data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import LOCAL, Caller
+
+
+class Reads(Enum):
+    """What of a tool's result a client gives to its model."""
+
+    TEXT = "text"
+    STRUCTURE = "structure instead of text"
+    BOTH = "text and structure"
+    UNKNOWN = "any of these"
+
+
+class ReadsMeta(Enum):
+    """When a client gives `_meta` to its model, too."""
+
+    NEVER = "never"
+    OF_ERRORS = "of errors"
+    ALWAYS = "always"
 
 
 @dataclass(frozen=True)
@@ -22,8 +40,14 @@ class ClientHabits:
     """Whether people see a tool's title and annotations before they agree to a call."""
     asks_again: bool = True
     """Whether it fetches the list of tools again when notified of a change."""
-    prefers_structure: bool = False
-    """Whether its model reads `structuredContent` in place of the text made for a model."""
+    reads: Reads = Reads.UNKNOWN
+    """What its model reads of a result. Every part that we send is complete; this says what would be read twice."""
+    reads_meta: ReadsMeta = ReadsMeta.NEVER
+    """Whether its model pays for `_meta`. Of an unknown client that is not assumed: programs read costs there."""
+    loads_on_demand: bool = False
+    """Whether it keeps tools out of its prompts until a search of its own finds them, at least with some models or many
+    tools, which we cannot know: then nobody can say what definitions would have cost.
+    """
     is_one_conversation: bool = False
     """Whether one session with us is one conversation, so that nothing needs to be shown twice."""
 
@@ -32,17 +56,28 @@ UNKNOWN = ClientHabits()
 
 KNOWN_CLIENTS = {
     "claude-ai": ClientHabits(shows_titles=True),
-    "claude-code": ClientHabits(shows_titles=True, asks_again=False, prefers_structure=True, is_one_conversation=True),
-    "visual studio code": ClientHabits(shows_titles=True, prefers_structure=True),
-    "cursor": ClientHabits(reads_references=False, asks_again=False, prefers_structure=True),
-    "codex": ClientHabits(prefers_structure=True, is_one_conversation=True),
-    "opencode": ClientHabits(prefers_structure=True),
-    "gemini-cli": ClientHabits(reads_references=False, is_one_conversation=True),
-    "copilot": ClientHabits(reads_references=False, prefers_structure=True),
-    "github-copilot": ClientHabits(reads_references=False, prefers_structure=True),
-    "kimi": ClientHabits(reads_references=False),
+    "claude-code": ClientHabits(
+        shows_titles=True, asks_again=False, reads=Reads.STRUCTURE, is_one_conversation=True, loads_on_demand=True
+    ),
+    "visual studio code": ClientHabits(shows_titles=True, reads=Reads.STRUCTURE),
+    "cursor": ClientHabits(reads_references=False, asks_again=False, reads=Reads.STRUCTURE),
+    "codex": ClientHabits(reads=Reads.STRUCTURE, is_one_conversation=True, loads_on_demand=True),
+    "opencode": ClientHabits(reads=Reads.TEXT),
+    "gemini-cli": ClientHabits(
+        reads_references=False, reads=Reads.TEXT, reads_meta=ReadsMeta.OF_ERRORS, is_one_conversation=True
+    ),
+    "qwen-cli": ClientHabits(reads=Reads.BOTH, loads_on_demand=True),
+    "copilot": ClientHabits(reads_references=False, reads=Reads.BOTH, loads_on_demand=True),
+    "github-copilot": ClientHabits(reads_references=False, reads=Reads.BOTH, loads_on_demand=True),
+    "continue": ClientHabits(reads=Reads.TEXT),
+    "kimi": ClientHabits(reads_references=False, reads=Reads.BOTH, reads_meta=ReadsMeta.ALWAYS),
+    "fast-agent": ClientHabits(reads=Reads.STRUCTURE),
+    "google-adk": ClientHabits(reads=Reads.BOTH, reads_meta=ReadsMeta.ALWAYS),
 }
-"""By the start of the name, in lower case, because clients append versions and products."""
+"""By the start of the name, in lower case, because clients append versions and products. Not here: `mcp`, which is the
+name that the Python SDK gives everybody: Mistral Vibe, which reads the structure instead of the text, but also
+langchain and openai-agents, which read the text, and programs.
+"""
 
 
 def habits_of(client: str) -> ClientHabits:

@@ -1,4 +1,8 @@
-"""The replies of the gateway's own tools, as sent: a text for the model, and the complete reply for programs. Pure."""
+"""The replies of the gateway's own tools, as sent, and what of any reply suits a client. Pure.
+
+Our own tools answer in text alone: a client that gives its model structured content instead of the text, or both, or
+everything, then shows the same once. A program that wants a find_tool reply as JSON asks for it with `detail`.
+"""
 
 from __future__ import annotations
 
@@ -9,59 +13,55 @@ import pydantic_core
 from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.found import FindToolResponse, FoundTools, ToolListPage, find_response
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY
-
-FOUND_META_KEY = "mcp-optimizer/found"
-"""The `_meta` key of the complete find_tool reply, for clients that would show structured content to the model."""
+from mcp_optimizer.results.metadata import of_a_tool
+from mcp_optimizer.results.reading import RepeatedStructure
+from mcp_optimizer.serving.known_clients import ClientHabits, Reads, ReadsMeta
 
 SAVINGS_META_KEY = "mcp-optimizer/savings"
 """The `_meta` key of what a find_tool reply saved: the token metrics, and what the reply costs."""
 
 __all__ = [
-    "FOUND_META_KEY",
     "SAVINGS_META_KEY",
     "FindToolResponse",
     "find_reply",
     "find_response",
-    "list_response",
-    "reply_with",
+    "for_reader",
+    "list_reply",
 ]
 
 
-def find_reply(found: FoundTools, *, structured: bool = True) -> dict[str, Any]:
-    """The result of a find_tool call, as sent: a text for the model, and the complete reply for programs.
-
-    The complete reply goes into `_meta` for a client whose model would read it in place of the text. The savings are in
-    `_meta` in any case.
-    """
-    answer = find_response(found).model_dump(mode="json", exclude_none=True)
-    savings = {**answer["token_metrics"], "reply_tokens": found.reply_tokens}
-    meta: dict[str, Any] = {
-        SCORES_META_KEY: {hit.tool.name: hit.score for hit in found.tools},
-        SAVINGS_META_KEY: savings,
-    }
-    if structured:
-        return {**reply_with(answer, found.text), "_meta": meta}
-    return {**_told(found.text), "_meta": {**meta, FOUND_META_KEY: answer}}
+def find_reply(found: FoundTools) -> dict[str, Any]:
+    """The result of a find_tool call, as sent: a text for the model, and in `_meta` the scores and the savings."""
+    savings = {**found.token_metrics.model_dump(mode="json"), "reply_tokens": found.reply_tokens}
+    scores = {hit.tool.name: hit.score for hit in found.tools}
+    return {**_told(found.text), "_meta": {SCORES_META_KEY: scores, SAVINGS_META_KEY: savings}}
 
 
-def list_response(page: ToolListPage) -> dict[str, Any]:
+def list_reply(page: ToolListPage) -> dict[str, Any]:
+    """The result of a list_tools call, as sent: the page as JSON, compact, because a model pays for whitespace."""
     answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
     if page.next_offset is not None:
         answer["next_offset"] = page.next_offset
     if page.note:
         answer["note"] = page.note
-    return answer
+    return _told(pydantic_core.to_json(answer).decode("utf-8"))
 
 
-def reply_with(answer: dict[str, Any], text: str = "") -> dict[str, Any]:
-    """A reply as structured content, and as text: the same, if no other is given."""
-    return {**_told(text or _json(answer)), "structuredContent": answer}
+def for_reader(result: dict[str, Any], habits: ClientHabits) -> dict[str, Any]:
+    """A tool's result without what a client's model would read twice, or needs not: structured content that the texts
+    say too, and what the gateway says in `_meta`.
+    """
+    reads_all = habits.reads_meta is ReadsMeta.ALWAYS or (
+        habits.reads_meta is ReadsMeta.OF_ERRORS and bool(result.get("isError"))
+    )
+    is_paid = reads_all or habits.reads is not Reads.TEXT
+    if is_paid and isinstance(result.get("structuredContent"), RepeatedStructure):
+        result = {key: value for key, value in result.items() if key != "structuredContent"}
+    if not reads_all:
+        return result
+    result = of_a_tool(result)
+    return {key: value for key, value in result.items() if key not in ("_meta", "meta") or value != {}}
 
 
 def _told(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": False}
-
-
-def _json(answer: dict[str, Any]) -> str:
-    """Compact, because a model pays for whitespace."""
-    return pydantic_core.to_json(answer).decode("utf-8")

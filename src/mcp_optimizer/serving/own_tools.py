@@ -15,7 +15,7 @@ from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.serving.known_clients import habits_of, is_conversation
 from mcp_optimizer.serving.own_arguments import names_in, number_in, text_in
-from mcp_optimizer.serving.own_replies import find_reply, list_response, reply_with
+from mcp_optimizer.serving.own_replies import find_reply, list_reply
 
 if TYPE_CHECKING:
     # Loaded only where scripts are on.
@@ -56,7 +56,7 @@ class OwnTools:
             caller,
             is_conversation=is_conversation(habits, caller),
         )
-        return find_reply(found, structured=not habits.prefers_structure)
+        return find_reply(found)
 
     def _text(self, arguments: Mapping[str, Any], key: str, *, required: bool = False, between: str = " ") -> str:
         return text_in(arguments, key, self._limits.own_text, required=required, between=between)
@@ -73,7 +73,7 @@ class OwnTools:
         self._gateway.permissions.take_turn(caller)
         # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
         page = await asyncio.to_thread(self._gateway.list_tools, server, offset, caller)
-        return reply_with(list_response(page))
+        return list_reply(page)
 
     async def _call_tool(
         self, arguments: Mapping[str, Any], caller: Caller, most: Risk = Risk.DESTRUCTIVE

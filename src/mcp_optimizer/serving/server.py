@@ -48,6 +48,7 @@ from mcp_optimizer.relay.server import REGISTERED, Relay
 from mcp_optimizer.relay.wire_errors import as_mcp_error, as_tool_result
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.known_clients import dialect_for, habits_of
+from mcp_optimizer.serving.own_replies import for_reader
 from mcp_optimizer.serving.own_tools import OwnTool, OwnTools
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class _Answers:
         caller = self._caller(ctx)
         with self._accounting(name, arguments, caller) as account:
             result = account.reply(await self._answer(ctx, name, arguments, caller, account))
-        return self._for_era(result, ctx.protocol_version)
+        return self._for_era(for_reader(result, habits_of(caller.client)), ctx.protocol_version)
 
     async def _answer(
         self,

@@ -22,7 +22,7 @@ from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.store import ResultStore
-from mcp_optimizer.serving.own_replies import FindToolResponse
+from mcp_optimizer.serving.own_replies import FindToolResponse, find_response
 from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
@@ -93,11 +93,12 @@ class Served:
 
     async def found(self, detail: str, **more: Any) -> FindToolResponse:
         asked = {"tool_description": "pick a thing", "detail": detail, **more}
-        result = await self.client.call_tool("find_tool", asked)
-        structured = json.dumps(result.structured_content, separators=(",", ":"), ensure_ascii=False)
-        for sent in (await self.text("find_tool", asked), structured):
-            assert COUNTER.count_tokens(sent) <= self.gateway.limits.reply_tokens
-        return FindToolResponse.model_validate(result.structured_content)
+        text = await self.text("find_tool", asked)
+        assert COUNTER.count_tokens(text) <= self.gateway.limits.reply_tokens
+        response = find_response(await self.gateway.search("pick a thing", "", more.get("limit"), Detail(detail)))
+        sent = json.dumps(response.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False)
+        assert COUNTER.count_tokens(sent) <= self.gateway.limits.reply_tokens
+        return response
 
 
 @asynccontextmanager

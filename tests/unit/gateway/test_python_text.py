@@ -12,7 +12,7 @@ from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.serving.own_replies import find_reply
+from mcp_optimizer.serving.own_replies import find_response
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, gateway_over, live_catalog, running
 
@@ -77,8 +77,7 @@ async def test_a_signature_shown_before_does_not_hide_a_stub(gateway: Gateway) -
 
 async def test_programs_get_the_stubs_and_the_savings(gateway: Gateway) -> None:
     found = gateway.find("show the commit logs", limit=1, detail=Detail.PYTHON)
-    answer = find_reply(found)["structuredContent"]
-    assert answer["tools"][0]["description"].startswith("git.git_log(")
+    assert (find_response(found).tools[0].description or "").startswith("git.git_log(")
     assert 0 < found.token_metrics.returned_tokens < found.token_metrics.baseline_tokens
 
 

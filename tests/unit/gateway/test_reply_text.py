@@ -16,7 +16,7 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.serving.own_replies import FOUND_META_KEY, SAVINGS_META_KEY, find_reply, find_response
+from mcp_optimizer.serving.own_replies import SAVINGS_META_KEY, find_reply
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, new_gateway, running
@@ -67,21 +67,18 @@ async def test_a_text_has_no_schema_and_of_the_metrics_one_line(gateway: Gateway
     text = reply["content"][0]["text"]
     assert "inputSchema" not in text
     assert "token_metrics" not in text
-    assert reply["structuredContent"]["token_metrics"]["tokens_saved"] > 0
-    assert reply["structuredContent"]["tools"][0]["name"] == "create_card"
+    assert "structuredContent" not in reply
+    assert reply["_meta"][SAVINGS_META_KEY]["tokens_saved"] > 0
 
 
 @pytest.mark.requirement("A6", "FR-006", "SC-001", "SC-004")
 @pytest.mark.parametrize("detail", [Detail.SIGNATURE, Detail.SCHEMA, Detail.FULL])
-@pytest.mark.parametrize("structured", [True, False])
-async def test_every_part_of_a_reply_says_what_was_saved(gateway: Gateway, detail: Detail, structured: bool) -> None:
+async def test_every_part_of_a_reply_says_what_was_saved(gateway: Gateway, detail: Detail) -> None:
     found = gateway.find("create a card", limit=1, detail=detail)
-    reply = find_reply(found, structured=structured)
+    reply = find_reply(found)
+    assert reply.keys() == {"content", "isError", "_meta"}
     text, metrics = reply["content"][0]["text"], found.token_metrics
     assert reply["_meta"][SAVINGS_META_KEY] == {**metrics.model_dump(), "reply_tokens": COUNT(text)}
-    complete = reply["structuredContent"] if structured else reply["_meta"][FOUND_META_KEY]
-    assert complete["token_metrics"] == metrics.model_dump()
-    assert complete["reply_tokens"] == COUNT(text)
     if detail is Detail.SIGNATURE:
         assert text.split("\n")[-1] == f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens"
     else:
@@ -103,7 +100,7 @@ async def test_a_setting_turns_the_line_off_and_programs_still_get_the_figures(g
     for detail in (Detail.SIGNATURE, Detail.FULL):
         reply = find_reply(gateway.find("create a card", detail=detail))
         assert "aved" not in reply["content"][0]["text"]
-        assert reply["structuredContent"]["token_metrics"]["tokens_saved"] > 0
+        assert reply["_meta"][SAVINGS_META_KEY]["tokens_saved"] > 0
 
 
 @pytest.mark.requirement("A7")
@@ -293,18 +290,10 @@ async def test_a_server_that_can_list_its_places_says_so() -> None:
     assert "[files] where it may work: list_allowed_directories()" in text
 
 
-async def test_a_client_whose_model_reads_structure_gets_the_text_alone(gateway: Gateway) -> None:
-    found = gateway.find("create a card", detail=Detail.SIGNATURE)
-    reply = find_reply(found, structured=False)
-    assert "structuredContent" not in reply
-    assert reply["_meta"][FOUND_META_KEY] == find_response(found).model_dump(mode="json", exclude_none=True)
-    assert reply["content"][0]["text"] == found.text
-
-
 async def test_definitions_that_are_asked_for_are_json(gateway: Gateway) -> None:
     reply = find_reply(gateway.find("create a card", limit=1, detail=Detail.FULL))
     shown = json.loads(reply["content"][0]["text"])
-    assert shown["tools"] == reply["structuredContent"]["tools"]
+    assert shown["tools"][0]["inputSchema"] == CARD.input_schema
     assert shown.keys() == {"tools", "token_metrics"}
 
 

@@ -21,6 +21,7 @@ from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY
 from mcp_optimizer.relay.connected import passable
 from mcp_optimizer.relay.server import Relay
+from mcp_optimizer.serving.own_replies import SAVINGS_META_KEY
 from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
@@ -55,10 +56,12 @@ class Served:
         return await self.client.call_tool(name, arguments)
 
     async def answer(self, name: str, **arguments: Any) -> Any:
-        """The result of a call that must succeed, as a program reads it."""
-        result = await self.call(name, arguments)
+        """The result of a call that must succeed, as a program reads it: JSON, which find_tool is asked for."""
+        asked = {"detail": "full", **arguments} if name == "find_tool" else arguments
+        result = await self.call(name, asked)
         assert not result.is_error, text_of(result)
-        return result.structured_content
+        assert result.structured_content is None
+        return json.loads(text_of(result))
 
     async def error(self, name: str, **arguments: Any) -> str:
         result = await self.call(name, arguments)
@@ -134,7 +137,7 @@ async def test_find_tool_answers_a_program_with_definitions_and_savings(open_ser
             "find_tool", tool_description="create an issue", tool_keywords="github", limit=1, detail="full"
         )
         assert found["tools"] == [ISSUE.model_dump(mode="json")]
-        assert found.keys() == {"tools", "token_metrics", "reply_tokens"}
+        assert found.keys() == {"tools", "token_metrics"}
         FindToolResponse.model_validate(found)
         others = {"list_issues": "List issues", "github__search": "Search code", "slack__search": "Search messages"}
         others["send_message"] = "Send a message"
@@ -174,16 +177,13 @@ async def test_scores_stand_in_meta_where_they_cost_the_model_nothing(open_serve
 async def test_savings_are_exact_whatever_the_detail_that_is_asked_for(open_server: Open, detail: str | None) -> None:
     async with open_server() as served:
         full = await served.answer("find_tool", tool_description="create search issue", detail="full")
-        found = await served.answer("find_tool", tool_description="create search issue", detail=detail)
-        sent = [json.dumps(tool, separators=(",", ":"), ensure_ascii=False) for tool in found["tools"]]
-        assert found["token_metrics"] == full["token_metrics"]
+        asked = {"tool_description": "create search issue"} | ({"detail": detail} if detail else {})
+        text = text_of(await served.call("find_tool", asked))
+        found = served.last_result["_meta"][SAVINGS_META_KEY]
+        assert found == {**full["token_metrics"], "reply_tokens": TokenCounter().count_tokens(text)}
         originals = [McpTool.model_validate(tool) for tool in full["tools"]]
-        assert found["token_metrics"]["returned_tokens"] == sum(map(TokenCounter().count_tool_tokens, originals))
-        assert found["reply_tokens"] == TokenCounter().count_tokens(served.last_result["content"][0]["text"])
-        assert [tool["name"] for tool in found["tools"]] == [tool["name"] for tool in full["tools"]]
-        for cheaper, original in zip(sent, full["tools"], strict=True):
-            dearest = TokenCounter().count_tool_tokens(McpTool.model_validate(original))
-            assert TokenCounter().count_tokens(cheaper) <= dearest
+        assert found["returned_tokens"] == sum(map(TokenCounter().count_tool_tokens, originals))
+        assert list(served.last_result["_meta"][SCORES_META_KEY]) == [tool["name"] for tool in full["tools"]]
 
 
 async def test_nothing_found_is_an_answer_with_a_note(open_server: Open) -> None:

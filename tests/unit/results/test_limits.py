@@ -132,11 +132,12 @@ def test_any_json_is_cut_to_json_of_the_same_shape_and_its_pages_are_the_origina
     async def check(opened: Gate) -> None:
         result = await opened.pass_through(text_result(text, structuredContent=value))
         assert tokens(result) <= limit
-        assert COUNTER.count_tokens(compact(result["structuredContent"])) <= limit
         first, *notice = texts(result)
         if not notice:
             assert same(first, text)
+            assert COUNTER.count_tokens(compact(result["structuredContent"])) <= limit
             return
+        assert "structuredContent" not in result
         assert type(json.loads(first)) is type(value)
         pages = await opened.all_pages(id_of(result))
         assert all(tokens(page) <= limit for page in pages)
@@ -199,7 +200,8 @@ async def test_a_table_over_max_rows_keeps_its_first_rows_and_says_how_to_go_on(
     async with gate(max_rows=100) as opened:
         result = await opened.pass_through(text_result(json.dumps(ANSWER), structuredContent=ANSWER))
         first, notice = texts(result)
-        assert json.loads(first) == {**ANSWER, "items": PEOPLE[:100]} == result["structuredContent"]
+        assert json.loads(first) == {**ANSWER, "items": PEOPLE[:100]}
+        assert "structuredContent" not in result
         assert result["_meta"]["data"] == {
             "rowCount": 100,
             "columnCount": 3,
@@ -222,44 +224,60 @@ async def test_a_result_within_its_limits_is_untouched_and_waits_for_no_database
         assert result["_meta"]["data"] == {"rowCount": 500, "columnCount": 3, "truncated": False, "maxRowsLimit": 1000}
 
 
-async def test_structured_content_that_repeats_the_text_is_cut_with_it() -> None:
+async def test_a_long_text_in_a_field_of_the_structured_content_is_shown_and_kept_once() -> None:
     text = "".join(f"line number {number}\n" for number in range(1_000))
     async with gate(max_tokens=500) as opened:
         result = await opened.pass_through(text_result(text, structuredContent={"content": text}))
-        assert result["structuredContent"]["content"] == texts(result)[0]
+        assert "structuredContent" not in result
+        assert len(texts(result)) == 2
+        assert whole(await opened.all_pages(id_of(result))) == text
+        result = await opened.pass_through(text_result(text, structuredContent={"path": "a.txt", "content": text}))
+        assert texts(result)[1] == '{"path":"a.txt"}'
+        assert tokens(result) <= 500
         assert whole(await opened.all_pages(id_of(result))) == text
 
 
-async def test_structured_content_that_the_text_does_not_repeat_is_kept_too(place: Path | str) -> None:
+async def test_structured_content_that_the_text_does_not_repeat_is_shown_after_it_and_kept(place: Path | str) -> None:
     async with gate(max_tokens=500, place=place) as opened:
         result = await opened.pass_through(text_result("Found 500.", structuredContent=ANSWER))
-        assert texts(result)[0] == "Found 500."
-        kept = result["structuredContent"]
+        said, rows, notice = texts(result)
+        assert said == "Found 500."
+        kept = json.loads(rows)
         assert kept == {**ANSWER, "items": PEOPLE[: len(kept["items"])]}
+        assert kept["items"]
+        assert id_of(result) in notice
+        assert tokens(result) <= 500
         pages = await opened.all_pages(id_of(result))
-        said = "".join(text for page in pages for text in texts(page)[:-1])
-        assert json.loads(said.removeprefix("Found 500.")) == ANSWER
+        read = "".join(text for page in pages for text in texts(page)[:-1])
+        assert json.loads(read.removeprefix("Found 500.")) == ANSWER
 
 
-async def test_structured_content_without_text_is_cut_and_also_shown_as_text() -> None:
+async def test_a_table_in_the_structured_content_alone_has_at_most_so_many_rows() -> None:
+    async with gate(max_rows=10) as opened:
+        result = await opened.pass_through(text_result("Found 500.", structuredContent=ANSWER))
+        said, rows, notice = texts(result)
+        assert (said, json.loads(rows)["items"]) == ("Found 500.", PEOPLE[:10])
+        assert notice.startswith("[Cut:")
+        assert result["_meta"]["data"]["rowCount"] == 10
+
+
+async def test_rows_that_are_a_text_each_are_cut_at_so_many() -> None:
+    blocks = [{"type": "text", "text": json.dumps(person)} for person in PEOPLE]
+    async with gate(max_rows=10) as opened:
+        result = await opened.pass_through({"content": blocks, "structuredContent": {"result": PEOPLE}})
+        *rows, notice = texts(result)
+        assert [json.loads(row) for row in rows] == PEOPLE[:10]
+        assert "structuredContent" not in result
+        assert f'read_result(result_id="{id_of(result)}", offset=10)' in notice
+
+
+async def test_structured_content_without_text_is_cut_as_text() -> None:
     async with gate(max_tokens=500) as opened:
         result = await opened.pass_through({"content": [], "structuredContent": ANSWER})
-        assert json.loads(texts(result)[0]) == result["structuredContent"]
+        assert json.loads(texts(result)[0])["items"][0] == PEOPLE[0]
+        assert "structuredContent" not in result
         assert tokens(result) <= 500
         assert json.loads(whole(await opened.all_pages(id_of(result)))) == ANSWER
-
-
-async def test_what_no_longer_fits_its_declared_shape_becomes_a_described_preview() -> None:
-    schema = {"type": "object", "properties": {"items": {"type": "array", "minItems": 500}}, "required": ["items"]}
-    async with gate(max_rows=10) as opened:
-        result = await opened.pass_through(
-            text_result(json.dumps(ANSWER), structuredContent=ANSWER), output_schema=schema
-        )
-        preview = result["structuredContent"]
-        assert preview["preview"]["items"] == PEOPLE[:10]
-        assert preview["truncated"] is True
-        assert preview["result_id"] == id_of(result)
-        assert "read_result" in preview["description"]
 
 
 async def test_images_pass_and_count_nothing() -> None:
@@ -321,7 +339,9 @@ async def test_all_pages_of_a_large_result_are_what_the_server_sent(ascii_only: 
     async with gate(max_tokens=20_000, max_rows=1_000) as opened:
         result = await opened.pass_through(sent)
         shown = json.loads(texts(result)[0])["items"]
-        assert result["structuredContent"]["items"] == shown == MANY_PEOPLE["items"][: len(shown)]
+        assert shown == MANY_PEOPLE["items"][: len(shown)]
+        assert len(texts(result)) == 2
+        assert "structuredContent" not in result
         assert result["_meta"][RESULT_META_KEY]["total"] == 25_000
         pages = await opened.all_pages(id_of(result))
         assert "".join(text for page in pages for text in texts(page)[:-1]) == text
@@ -331,17 +351,19 @@ async def test_all_pages_of_a_large_result_are_what_the_server_sent(ascii_only: 
 async def test_large_structured_content_alone_is_cut_and_paged_as_it_came() -> None:
     async with gate(max_tokens=5_000) as opened:
         result = await opened.pass_through(as_it_came({"content": [], "structuredContent": MANY_PEOPLE}))
-        shown = result["structuredContent"]["items"]
+        shown = json.loads(texts(result)[0])["items"]
         assert 0 < len(shown) < 1_000
         assert shown == MANY_PEOPLE["items"][: len(shown)]
         pages = await opened.all_pages(id_of(result))
         assert "".join(text for page in pages for text in texts(page)[:-1]) == json.dumps(MANY_PEOPLE)
 
 
-async def test_small_structured_content_beside_a_large_text_stays_what_it_is() -> None:
+async def test_small_structured_content_beside_a_large_text_is_shown_after_it() -> None:
     sent = as_it_came(text_result(json.dumps(MANY_PEOPLE), structuredContent={"count": 25_000}))
     async with gate(max_tokens=5_000) as opened:
-        assert (await opened.pass_through(sent))["structuredContent"] == {"count": 25_000}
+        _, structure, notice = texts(await opened.pass_through(sent))
+        assert structure == '{"count":25000}'
+        assert "of 25,000 rows shown" in notice
 
 
 async def test_without_limits_a_large_result_is_not_touched() -> None:

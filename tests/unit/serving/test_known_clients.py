@@ -15,6 +15,8 @@ from mcp_optimizer.serving.known_clients import (
     KNOWN_CLIENTS,
     UNKNOWN,
     ClientHabits,
+    Reads,
+    ReadsMeta,
     dialect_for,
     habits_of,
     is_conversation,
@@ -84,13 +86,23 @@ def test_a_client_that_needs_types_gets_them_even_where_references_cannot_be_inl
     assert sent["properties"]["kind"] == {"type": "string", "enum": ["a"]}
 
 
+READ = {
+    **{part.value: (part, ReadsMeta.NEVER) for part in Reads},
+    "text; of errors also `_meta`": (Reads.TEXT, ReadsMeta.OF_ERRORS),
+    "text and structure, and `_meta`": (Reads.BOTH, ReadsMeta.ALWAYS),
+}
+
+
 def test_the_page_about_clients_names_every_known_one_as_it_is() -> None:
     rows = [line for line in (ROOT / "docs" / "clients.md").read_text().splitlines() if line.startswith("| `")]
     said: dict[str, ClientHabits] = {}
     for row in rows:
-        names, dialect, titles, asks, reads, session, _ = (cell.strip() for cell in row.strip("|").split("|"))
+        names, dialect, titles, asks, reads, session, on_demand, _ = (
+            cell.strip() for cell in row.strip("|").split("|")
+        )
+        part, meta = READ[reads]
         habits = ClientHabits(
-            dialect != "never", titles == "kept", asks == "yes", reads == "structure", session == "yes"
+            dialect != "never", titles == "kept", asks == "yes", part, meta, on_demand == "yes", session == "yes"
         )
         said |= {name.strip(" `"): habits for name in names.split(",")}
     assert said == KNOWN_CLIENTS
