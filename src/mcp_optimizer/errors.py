@@ -7,7 +7,8 @@
     ├── GatewayFailure            a running gateway could not do what a command asked; carries the exit code
     ├── SecretUnreadable          a stored secret cannot be opened with the keys at hand
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
-    │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
+    │   ├── ServerUnavailable     it is not running (dead, disabled)
+    │   │   └── StillStarting     it is being started, and a call waited for it as long as calls wait
     │   ├── LoginRequired         it wants a login that only a person can make
     │   ├── ServerBusy            the maximum number of calls is waiting for it; says when to try again
     │   ├── CallTimeout           it did not respond within the call's deadline
@@ -16,6 +17,7 @@
     │   └── UpstreamRefusal       it responded with a JSON-RPC error, which passes through unchanged
     └── RequestError              the model or client asked for something that cannot be done
         ├── UnknownTool           no such tool; carries the nearest names
+        │   └── NotKnownYet       none that is known; but a server is starting whose tools are not
         ├── ToolHeld              it changed since it was approved, and waits for a person's approval
         ├── AmbiguousTool         several servers have it; carries their names
         ├── InvalidArguments      the arguments do not match the tool's schema; carries the schema
@@ -79,6 +81,17 @@ class ServerUnavailable(UpstreamError):
     """The server is not running."""
 
 
+class StillStarting(ServerUnavailable):
+    """The server is being started, and was waited for in vain. Nothing was called."""
+
+    def __init__(self, server: str, seconds: float) -> None:
+        super().__init__(
+            server,
+            f"The server {server!r} is still starting, for {max(seconds, 1):.0f} s now. Nothing was called: make the "
+            "same call again in some seconds.",
+        )
+
+
 class LoginRequired(UpstreamError):
     """The server wants a login that only a person can make; the message says how."""
 
@@ -128,9 +141,23 @@ class UnknownTool(RequestError):
     ) -> None:
         hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
         detail = f" {reason}" if reason else ""
+        self.reason = reason
         self.without_advice = f"Unknown tool {quoted(name)}.{detail}{hint}"
         super().__init__(f"{self.without_advice} {advice}".rstrip())
         self.nearest = tuple(nearest)
+
+
+class NotKnownYet(UnknownTool):
+    """No server that runs has this tool, but servers are starting of which nobody knows the tools."""
+
+    def __init__(self, name: str, nearest: Sequence[str], starting: Sequence[str]) -> None:
+        super().__init__(name, nearest)
+        hint = f" Nearest of those that are there: {', '.join(nearest)}." if nearest else ""
+        self.without_advice = (
+            f"The tool {quoted(name)} is not there yet. Still starting, so that their tools are not known: "
+            f"{listed(starting)}.{hint}"
+        )
+        self.args = (f"{self.without_advice} Make the same call again in some seconds.",)
 
 
 class ToolHeld(RequestError):

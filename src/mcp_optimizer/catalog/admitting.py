@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.domain.pins import Admitted, HeldTool, read_of
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.upstream.state import UpstreamState
 
 Held = Mapping[tuple[str, str], HeldTool]
@@ -43,12 +44,19 @@ class ToolAdmission(Protocol):
 
     async def admit(self, state: UpstreamState) -> Admitted: ...
 
+    async def recalled(self, state: UpstreamState) -> Sequence[Definition]:
+        """Which tools of a listing from before may be found until the server lists them again. Decides nothing."""
+        ...
+
 
 class AdmitsAll:
     """For a catalog whose servers are trusted, or never called."""
 
     async def admit(self, state: UpstreamState) -> Admitted:
         return Admitted(state.listing.tools, instructions=read_of(state.instructions))
+
+    async def recalled(self, state: UpstreamState) -> Sequence[Definition]:
+        return state.listing.tools
 
 
 class Admissions:
@@ -68,6 +76,17 @@ class Admissions:
     async def of(self, state: UpstreamState) -> Admitted:
         """What may be used of a listing."""
         return await self._admission.admit(state)
+
+    async def recalled(self, state: UpstreamState) -> Sequence[Definition]:
+        """What may be found of a listing from before."""
+        return await self._admission.recalled(state)
+
+    def was_whole(self, server: str) -> bool:
+        """Whether nothing was known against the listing that is in the catalog."""
+        return server not in self._admitted or self._admitted[server].is_whole
+
+    def is_under_way(self, server: str) -> bool:
+        return server in self._under_way
 
     def settle(self, state: UpstreamState, admitted: Admitted) -> None:
         """This listing is in the catalog now."""

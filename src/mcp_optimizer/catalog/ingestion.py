@@ -7,6 +7,7 @@ continues without it.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from mcp_optimizer.runtime.foreground_first import ForegroundFirst
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Vector, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.listing import Listing, read_tools
 from mcp_optimizer.upstream.spec import ServerSpec
 
 if TYPE_CHECKING:
@@ -94,6 +96,18 @@ class Ingestion:
         made = make_records(server, new, {**known, **counted}, self._vocabulary, said)
         same = [kept[item.definition_hash] for item in definitions if item.definition_hash in kept]
         return sorted([*same, *made], key=lambda record: record.name)
+
+    async def recall(self, specs: Sequence[ServerSpec]) -> dict[str, Listing]:
+        """What servers listed last, by their names, as far as it is stored; of none if the database cannot be read."""
+        catalog = await self._opened()
+        if catalog is None or not specs:
+            return {}
+        try:
+            stored = await catalog.listed({spec.name: spec.fingerprint for spec in specs})
+        except CatalogError as error:
+            logger.warning("Cannot read the catalog: %s. Tools are found when their servers run.", error)
+            return {}
+        return await asyncio.to_thread(lambda: {name: _listing(tools) for name, tools in stored.items()})
 
     async def store(self, spec: ServerSpec, records: Sequence[ToolRecord]) -> None:
         """Store a server and its tools; a failure is logged and does not affect callers."""
@@ -180,3 +194,14 @@ class Ingestion:
             # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
             logger.exception("Counting a batch of %d definitions failed; counting one by one", len(texts))
             return {key: self._counter.count_or_zero(text, "a definition") for key, text in texts.items()}
+
+
+def _listing(stored: Sequence[str]) -> Listing:
+    """Stored tools, read like those that a server lists: a row may be damaged, or older than a limit."""
+    entries = []
+    for text in stored:
+        try:
+            entries.append(json.loads(text))
+        except ValueError:
+            logger.debug("A stored tool cannot be read")
+    return read_tools(entries)

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import is_
 
 from mcp_optimizer.catalog.admitting import Admissions, AdmitsAll, ToolAdmission
 from mcp_optimizer.catalog.announcing import Announcements
@@ -80,13 +81,18 @@ class LiveCatalog:
         self._indexing = asyncio.Lock()
         self._outdated = False
         self._news = Announcements()
-        # Searches read these six from threads while the event loop changes them.
+        self._asked_for: set[str] = set()
+        """Servers whose last listing was looked for, or needs not be."""
+        self._to_recall: set[str] = set()
+        # Searches read these from threads while the event loop changes them.
         self._changing = threading.Lock()
         self._states: dict[str, UpstreamState] = {}
         self._index = SearchIndex((), vocabulary)
         self._running = RunningTools()
         self._forgotten: set[str] = set()
         """Servers of which the index has tools that are not theirs any more."""
+        self._expected: set[str] = set()
+        """Servers of which the index has tools that they listed before, and have not listed again yet."""
         self._unapproved = self._admissions.unapproved()
         self._snapshot: Snapshot | None = None
 
@@ -109,9 +115,13 @@ class LiveCatalog:
         is_running = state.status is ServerStatus.RUNNING
         is_new = state.name not in self._states
         with self._changing:
+            self._expect(state)
             self._states[state.name] = self._admissions.shown(state)
-            self._running.switch(state.name, on=is_running and state.name not in self._forgotten)
+            is_there = is_running or state.name in self._expected
+            self._running.switch(state.name, on=is_there and state.name not in self._forgotten)
             self._snapshot = None
+        if state.status is ServerStatus.STARTING and state.name not in self._asked_for:
+            self._recall_later(state.name)
         if is_running and state.listing.summary_of is None:
             self._take_in_later(state)
         if is_new and self._records:
@@ -120,15 +130,71 @@ class LiveCatalog:
             self._tasks.spawn(self._reindex())
         self._tell()
 
+    def _expect(self, state: UpstreamState) -> None:
+        """Whether a server's tools are those it listed before. What it lists now may be others, which were not admitted
+        yet; so that counts until they are taken in.
+        """
+        name, before = state.name, self._states.get(state.name)
+        was_running = before is not None and before.status is ServerStatus.RUNNING
+        if state.status is ServerStatus.STARTING:
+            is_expected = name in self._records
+        elif state.status is not ServerStatus.RUNNING:
+            is_expected = False
+        elif state.listing.summary_of is not None or was_running:
+            is_expected = name in self._expected
+        else:
+            is_expected = name in self._records and not self._admissions.has(state)
+        (self._expected.add if is_expected else self._expected.discard)(name)
+
+    def _recall_later(self, server: str) -> None:
+        self._asked_for.add(server)
+        self._to_recall.add(server)
+        if len(self._to_recall) == 1:
+            # All servers of a start are told of in one turn, and looked for together.
+            self._tasks.spawn(self._recall())
+
+    async def _recall(self) -> None:
+        """Have the tools of starting servers found as they listed them last."""
+        states = [self._states[name] for name in self._to_recall if name in self._states]
+        self._to_recall.clear()
+        for name, listing in (await self._ingestion.recall([state.spec for state in states])).items():
+            if (state := self._awaited(name)) is not None:
+                await self._take_back(replace(state, listing=listing))
+        if self._outdated:
+            await self._reindex()
+
+    def _awaited(self, server: str) -> UpstreamState | None:
+        """The state of a starting server of which no tools are known."""
+        state = self._states.get(server)
+        is_awaited = state is not None and state.status is ServerStatus.STARTING and server not in self._records
+        return state if is_awaited else None
+
+    async def _take_back(self, state: UpstreamState) -> None:
+        said = ServerText(state.spec.description)
+        found = await self._admissions.recalled(state)
+        records = await self._ingestion.take_in(state.name, found, said=said)
+        now = self._awaited(state.name)
+        # Unless the server came up, or is another one by now.
+        if records and now is not None and now.spec == state.spec:
+            with self._changing:
+                self._records[state.name], self._said[state.name] = records, said
+                self._expected.add(state.name)
+                self._running.switch(state.name, on=state.name not in self._forgotten)
+                self._snapshot = None
+            self._outdated = True
+            self._tasks.spawn(self._embed(records))
+
     def forget(self, server: str) -> None:
         """A server was removed, or its name means another one: none of its tools is there when this returns."""
         with self._changing:
             self._states.pop(server, None)
+            self._expected.discard(server)
             self._running.switch(server, on=False)
             self._forgotten.add(server)
             self._snapshot = None
         self._arrivals.forget(server)
         self._admissions.forget(server)
+        self._asked_for.discard(server)
         self._records.pop(server, None)
         self._said.pop(server, None)
         self._outdated = True
@@ -157,11 +223,23 @@ class LiveCatalog:
                     await self._take_in(state, number)
             except Exception:
                 logger.exception("Cannot add the tools of %s to the catalog", state.name)
+                self._give_up(state.name)
             finally:
                 self._arrivals.end()
             # Hundreds of servers at once are indexed together, not one by one; a few are not delayed.
             if self._outdated and (self._arrivals.is_over or time.monotonic() > self._next_index_at):
                 await self._reindex()
+
+    def _give_up(self, server: str) -> None:
+        """What a server lists now cannot be taken in: what it listed before is not offered in its place."""
+        if server in self._expected:
+            with self._changing:
+                self._expected.discard(server)
+                self._forgotten.add(server)
+                self._running.switch(server, on=False)
+                self._snapshot = None
+            self._records.pop(server, None)
+            self._outdated = True
 
     async def use_encoder(self, encoder: Encoder | None) -> None:
         """The encoder is loaded: embed everything ingested so far, and everything that comes."""
@@ -217,13 +295,25 @@ class LiveCatalog:
         records = await self._ingestion.take_in(state.name, admitted.definitions, before, said)
         # Unless a newer listing overtook this one.
         if self._arrivals.is_latest(state.name, number):
-            self._records[state.name] = records
+            is_whole = admitted.is_whole and self._admissions.was_whole(state.name)
+            is_same = is_whole and _are_same(records, self._records.get(state.name))
+            if not is_same:
+                self._records[state.name] = records
             self._said[state.name] = said
             self._admissions.settle(state, admitted)
             self._show_instructions(state)
-            self._outdated = True
+            if is_same:
+                self._confirm(state.name)
+            self._outdated = self._outdated or not is_same
             self._leave_alone()
             self._tasks.spawn(self._keep(state, records))
+
+    def _confirm(self, server: str) -> None:
+        """A server listed again what the index already has of it."""
+        with self._changing:
+            self._expected.discard(server)
+            self._snapshot = None
+        self._tell()
 
     def _show_instructions(self, state: UpstreamState) -> None:
         with self._changing:
@@ -275,7 +365,9 @@ class LiveCatalog:
             kept = {server for server in plan.records if self._records.get(server) is not plan.records[server]}
             self._forgotten &= kept
             # Servers that came or went meanwhile.
+            self._expected -= {name for name in self._expected if self._is_confirmed(name, plan)}
             running = {name for name, state in self._states.items() if state.status is ServerStatus.RUNNING}
+            running |= self._expected
             for server in built.running.servers ^ (running - self._forgotten):
                 built.running.switch(server, on=server not in built.running.servers)
             self._running, self._index, self._unapproved = built.running, built.index, plan.unapproved
@@ -287,6 +379,12 @@ class LiveCatalog:
         records, listed_since = taken_over(self._records, plan.records, built.records)
         self._records = dict(records)
         vectors.settle(built.vectors, plan.vectors, listed_since)
+
+    def _is_confirmed(self, server: str, plan: Plan) -> bool:
+        """Whether a running server's tools in this plan are those that it lists now."""
+        is_pending = self._arrivals.awaits(server) or self._admissions.is_under_way(server)
+        is_built = server in plan.records and self._records.get(server) is plan.records[server]
+        return self._states[server].status is ServerStatus.RUNNING and is_built and not is_pending
 
     def _leave_alone(self) -> None:
         self._long_lived.grown(self._index.size + sum(map(len, self._records.values())))
@@ -305,9 +403,14 @@ class LiveCatalog:
                     running.named.table,
                     mask,
                     self._unapproved.of(running.servers),
+                    frozenset(self._expected),
                 )
             return self._snapshot
 
     def _count(self, wire_json: str) -> int:
         # As at ingestion: what the tokenizer chokes on must not cost the tools.
         return self._counter.count_or_zero(wire_json, "a tool under its longer name")
+
+
+def _are_same(records: Sequence[ToolRecord], before: Sequence[ToolRecord] | None) -> bool:
+    return before is not None and len(records) == len(before) and all(map(is_, records, before))

@@ -22,7 +22,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Tools are at their position in `index`; None means not running.
+    """Tools are at their position in `index`; None means that they cannot be found, because their server is down.
 
     `table` and `mask` say where; without them, all tools must run.
     """
@@ -36,6 +36,10 @@ class Snapshot:
     mask: bytes | None = None
     unapproved: Unapproved = field(default_factory=Unapproved)
     """Of running servers: tools that changed since they were approved."""
+    expected: frozenset[str] = frozenset()
+    """Servers whose tools can be found because they listed them before, and that have not listed them again yet: they
+    are starting, or what they list is just being read. A call waits for them.
+    """
 
     @lazy
     def _is_running(self) -> bytes:
@@ -93,7 +97,7 @@ class Snapshot:
 
     @lazy
     def running(self) -> tuple[CatalogTool, ...]:
-        """The tools of running servers, by server and name."""
+        """The tools of running and expected servers, by server and name."""
         return tuple(self.at(compress(range(len(self.tools)), self._is_running)))
 
     def of_server(self, server: str) -> tuple[CatalogTool, ...]:
@@ -123,12 +127,18 @@ class Snapshot:
             table=NameTable.of(records, names.servers if named is None else names.servers.among(named), others),
             mask=None,
             unapproved=self.unapproved.of(states),
+            expected=self.expected.intersection(states),
         )
 
     @property
+    def has_tools(self) -> bool:
+        """Whether any tool can be found."""
+        return any(self._is_running)
+
+    @property
     def is_starting(self) -> bool:
-        """Whether a server is still starting, or its tools are still being ingested."""
-        return any(not state.status.has_failed for state in self._missing)
+        """Whether a server of which no tools are known is still starting, or its tools are still being ingested."""
+        return any(not state.is_down for state in self._missing)
 
     def missing(self) -> list[UpstreamState]:
         """Servers whose tools cannot be found now, although they are configured and not disabled."""
@@ -147,7 +157,7 @@ class Snapshot:
             if (
                 name not in known and state.listing.size
                 if state.status is running
-                else state.status is starting or state.status.has_failed
+                else (state.status is starting and name not in self.expected) or state.status.has_failed
             )
         )
 

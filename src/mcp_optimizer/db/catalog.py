@@ -115,6 +115,18 @@ class Catalog(Transactions):
         found = [_tool(row, row.details_embedding or vectors.get(row.vector_key)) for row in rows]
         return sorted(found, key=lambda one: one.details.name)
 
+    async def listed(self, servers: Mapping[str, str]) -> dict[str, list[str]]:
+        """The tools that servers listed last, as JSON, by the servers' names; asked for by names and fingerprints."""
+        found: dict[str, list[str]] = {}
+        columns = (mcpserver.c.name, mcpserver.c.fingerprint, tool.c.details)
+        async with self._reading() as connection:
+            for chunk in chunks(servers):
+                query = select(*columns).where(tool.c.mcpserver_id == mcpserver.c.id, mcpserver.c.name.in_(chunk))
+                for name, fingerprint, details in await connection.execute(query):
+                    if servers[name] == fingerprint:
+                        found.setdefault(name, []).append(details)
+        return found
+
     async def update_tool(self, tool_id: str, changes: ToolUpdateDetails, counter: TokenCounter) -> None:
         """Change a tool; new details are recounted in the same transaction, unless a count is given."""
         values: dict[str, Any] = {"last_updated": datetime.now(UTC)}

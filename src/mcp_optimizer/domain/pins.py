@@ -148,3 +148,8 @@ class Admitted:
     """As much of the server's instructions as may be searched and shown."""
     other_instructions: HeldTool | None = None
     """That nobody approved the instructions as they are now, whether or not they are used."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is known against any of it."""
+        return not (self.held or self.announced or self.other_instructions)

@@ -160,7 +160,9 @@ def _bytes(text: str) -> bytes:
 
 
 class ServerStatus(StrEnum):
-    """The state of a server. Only a running server's tools are found, called or counted."""
+    """The state of a server. Only a running server's tools are called or counted; they are also found while it starts
+    again.
+    """
 
     STARTING = "starting"
     RUNNING = "running"

@@ -181,6 +181,7 @@ class Finder:
             not_searched=asked.rest if asked is not None and parts else "",
             held=tuple(snapshot.held.values()),
             says_savings=self._says_savings,
+            starting=_starting(snapshot, tools),
         )
         return replace(found, text=self._text(found, snapshot, query, seen))
 
@@ -273,13 +274,25 @@ class Finder:
         return reply_text(found, sources, budget, frozenset(terms(query.text)), seen)
 
 
+def _starting(snapshot: Snapshot, tools: Sequence[FoundTool]) -> tuple[str, ...]:
+    """Of the servers of these tools, those that do not run yet."""
+    if not snapshot.expected:
+        return ()
+    return tuple(dict.fromkeys(one.tool.server for one in tools if one.tool.server in snapshot.expected))
+
+
 def _metrics(snapshot: Snapshot, tools: Sequence[FoundTool]) -> TokenMetrics:
     """The stored counts of the returned tools against those of all tools that were searched.
 
-    A search that finds nothing while servers start claims nothing: what it asks for may be on its way.
+    A search that finds nothing while servers start claims nothing: what it asks for may be on its way. Tools of servers
+    that do not run yet save nothing: of those, only the returned ones are counted.
     """
     returned = sum(found.tool.tokens for found in tools)
-    return TokenMetrics.of(snapshot.baseline_tokens if tools or not snapshot.is_starting else 0, returned)
+    if not tools and snapshot.is_starting:
+        return TokenMetrics.of(0, returned)
+    kept = {found.tool.key for found in tools}
+    awaited = (tool for server in snapshot.expected for tool in snapshot.of_server(server) if tool.key not in kept)
+    return TokenMetrics.of(snapshot.baseline_tokens - sum(tool.tokens for tool in awaited), returned)
 
 
 def _about(snapshot: Snapshot, server: str) -> str:

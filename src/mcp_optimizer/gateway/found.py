@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 import pydantic_core
@@ -13,13 +14,14 @@ from pydantic import BaseModel
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.forms import Form
 from mcp_optimizer.domain.pins import HeldTool
-from mcp_optimizer.domain.tools import McpTool, TokenMetrics
+from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.errors import listed
 from mcp_optimizer.gateway.held import waiting_note
 from mcp_optimizer.upstream.state import UpstreamState
 
 _NOTHING = "No tool fits. Ask for one action in other words, or see list_tools."
 _NOTHING_YET = "No tool found yet."
+_AGAIN = "Search again in some seconds."
 _MOST_NAMED = 5
 """Maximum tools that a note names."""
 
@@ -76,11 +78,13 @@ class FoundTools:
     """What that text costs."""
     says_savings: bool = True
     """Whether the text says what was saved."""
+    starting: tuple[str, ...] = ()
+    """Of the servers of these tools, those that do not run yet."""
 
     @property
     def is_incomplete(self) -> bool:
         """Whether servers are still starting, so that neither the tools nor the baseline are complete."""
-        return any(not state.status.has_failed for state in self.missing)
+        return bool(self.starting) or any(not state.is_down for state in self.missing)
 
     @property
     def savings_line(self) -> str:
@@ -115,10 +119,14 @@ class FoundTools:
             notes.append(f'Too many actions for one search; not searched: "{self.not_searched}".')
         if self.left_out:
             notes.append("More tools fit than a reply has room for: ask for one action at a time.")
+        if self.starting:
+            notes.append(f"Still starting: {listed(self.starting)}. A call waits for it.")
         if self.missing:
             notes.append(not_running(self.missing))
         if self.held:
             notes.append(waiting_note(self.held))
+        if self.is_incomplete and not self.tools:
+            notes.append(_AGAIN)
         return " ".join(notes)
 
     def _how_to_read_all(self) -> str:
@@ -152,11 +160,19 @@ def likelihood(score: float) -> str:
 
 def not_running(states: tuple[UpstreamState, ...]) -> str:
     """Which servers a reply does not cover."""
-    starting = [state.name for state in states if not state.status.has_failed]
-    failed = [f"{state.name} ({state.status})" for state in states if state.status.has_failed]
+    starting = [state.name for state in states if not state.is_down]
+    failed = [f"{state.name} ({_how_down(state)})" for state in states if state.is_down]
     notes = [f"Still starting, not searched yet: {listed(starting)}."] if starting else []
     notes += [f"Not included, because not running: {listed(failed)}."] if failed else []
     return " ".join(notes)
+
+
+def _how_down(state: UpstreamState) -> str:
+    """The status, with the command that a person can give; a name that no shell would take as one is left out."""
+    if state.status is not ServerStatus.LOGIN_NEEDED:
+        return state.status
+    server = shlex.quote(state.name) if state.name.isprintable() else "NAME"
+    return f"{state.status}: a person can run `mcp-optimizer login {server}`"
 
 
 class FindToolResponse(BaseModel):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
@@ -30,6 +30,7 @@ from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import (
     InvalidArguments,
     InvalidRequest,
+    NotKnownYet,
     RequestError,
     ServerUnavailable,
     UnknownTool,
@@ -45,7 +46,7 @@ from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.python_text import Stubs
-from mcp_optimizer.gateway.starting import StartingServers
+from mcp_optimizer.gateway.starting import StartingServers, is_coming
 from mcp_optimizer.gateway.turns import CallerTurns
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.largejson.text import compact
@@ -66,6 +67,9 @@ SCORES_META_KEY = "mcp-optimizer/scores"
 """The `_meta` key for the scores in a find_tool reply; in `_meta` they cost the model nothing."""
 
 T = TypeVar("T")
+
+Resolve = Callable[[Snapshot], Awaitable[CatalogTool]]
+"""Finds the tool that a caller means."""
 
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
@@ -234,7 +238,8 @@ class Gateway:
         with recording(self._trail, caller, "tools/call") as record:
             projection = self.results.projection(select)
             parked, caller = self._begin(caller, record)
-            tool = await self._resolved(tool_name, server_name, caller)
+            resolve = partial(self.permissions.resolve, tool_name=tool_name, server_name=server_name, caller=caller)
+            tool = await self._resolved(resolve, tool_name, server_name, caller)
             (server, name), digest = tool.key, tool.record.definition_hash
             if is_long := takes_long(tool.tokens, parameters):
                 parameters = await self._off_loop(caller, partial(written, parameters))
@@ -271,7 +276,8 @@ class Gateway:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
         with recording(self._trail, caller, "tools/call") as record:
             parked, caller = self._begin(caller, record)
-            tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
+            exact = partial(self.permissions.exact, tool_name=tool_name, caller=caller)
+            tool = await self._resolved(exact, tool_name, None, caller)
             server, name = tool.key
             if are_large(arguments):
                 arguments = await self._off_loop(caller, partial(written, arguments))
@@ -292,20 +298,45 @@ class Gateway:
             return False
         return await self.in_turn(caller, partial(self._finder.is_likely_to_find, view, query))
 
-    async def _resolved(self, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
-        """The tool that a name means; waits for its server if that has just begun to start."""
+    async def _resolved(self, resolve: Resolve, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
+        """The tool that a name means, of a server that runs. Waits for its server while that is starting; never denies
+        what may exist.
+        """
         try:
-            return await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
+            tool = await resolve(self._catalog.snapshot)
         except (UnknownTool, ServerUnavailable):
-
-            async def is_there(view: Snapshot) -> bool:
-                with suppress(RequestError, UpstreamError):
-                    return bool(resolving.meant(view, tool_name, server_name))
-                return False
-
-            if not await self._starting.wait(partial(self.seen_by, caller), is_there):
+            if not await self._came(tool_name, server_name, caller):
                 raise
-        return await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
+            tool = await self._known_by_now(resolve, tool_name, caller)
+        if tool.server not in self._catalog.snapshot.expected:
+            return tool
+        await self._starting.until_up(tool.server)
+        # What it lists now may be something else.
+        return await resolve(self._catalog.snapshot)
+
+    async def _came(self, tool_name: str, server_name: str | None, caller: Caller) -> bool:
+        """Wait for the server that a name means, or else for those of which nobody knows the tools; whether it did."""
+        view = await self.seen_by(caller)
+        coming = [name for name in resolving.bearers(view, tool_name, server_name) if is_coming(view, name)]
+        if coming:
+            await self._starting.until_known(coming)
+            return True
+
+        async def is_there(view: Snapshot) -> bool:
+            with suppress(RequestError, UpstreamError):
+                return bool(resolving.meant(view, tool_name, server_name))
+            return False
+
+        return await self._starting.wait(partial(self.seen_by, caller), is_there) or view.is_starting
+
+    async def _known_by_now(self, resolve: Resolve, tool_name: str, caller: Caller) -> CatalogTool:
+        try:
+            return await resolve(self._catalog.snapshot)
+        except UnknownTool as error:
+            view = await self.seen_by(caller)
+            if (starting := [state.name for state in view.missing() if not state.is_down]) and not error.reason:
+                raise NotKnownYet(tool_name, error.nearest, starting) from error
+            raise
 
     def _begin(self, caller: Caller, record: CallRecord) -> tuple[Parked | None, Caller]:
         """The parked call that this one continues, if any, and the caller, whose turn it is."""

@@ -98,6 +98,18 @@ def on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool:
     return tool
 
 
+def bearers(snapshot: Snapshot, name: str, server: str | None = None) -> list[str]:
+    """The servers that a name means, whether or not their tools can be found now: the one that is given, those in the
+    name, else those that have listed a tool of that name.
+    """
+    if server:
+        return [server] if server in snapshot.states else []
+    if named := snapshot.names.servers.meant(name):
+        return [one for one in named if one in snapshot.states]
+    names = snapshot.names
+    return list(dict.fromkeys(names.records[position].server for position in names.called(name)))
+
+
 def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
     """Why no tool has this exact name."""
     if named := _meant(snapshot, name):

@@ -7,6 +7,7 @@ if there are any. Called by serving; knows no SDK type and no transport.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 5.0
-"""Seconds that a list waits, once, for servers that are still starting, because many clients never ask again."""
+"""Seconds that a list waits, once, for servers that are still starting, if no tool is known, not even from an earlier
+start: many clients never ask again.
+"""
+
+_BRIEFLY = 0.2
+"""Seconds that it waits, once, if some are known: many clients do nothing else before they have it."""
 
 _DATABASE = 1.0
 """Seconds that a list waits for stored forms; without them they are made again."""
@@ -93,13 +99,20 @@ class ListRefresher:
     async def listed(self, profile: ProfileName, presentation: Presentation) -> Registered:
         """The tools of a profile; waits briefly for servers that are still starting."""
         if self._settling is not None and not self._settling.done():
-            await asyncio.wait([self._settling], timeout=_PATIENCE)
+            await self._wait_for_tools(self._settling)
         # A slow database is waited for by whoever makes lists ahead, not by a client.
         recalling = self._storing.spawn(self._recall(presentation.dialect))
         await asyncio.wait([recalling], timeout=_DATABASE)
         made = await self._made((profile, presentation), recalling.result() if recalling.done() else None)
         self._wanted[(profile, presentation)] = made
         return made
+
+    async def _wait_for_tools(self, settling: asyncio.Task[None]) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while not settling.done() and not self._catalog.snapshot.has_tools:
+                    await self._catalog.changed()
+        await asyncio.wait([settling], timeout=_BRIEFLY)
 
     async def promote(self, tool: str, profile: ProfileName, presentation: Presentation) -> bool:
         """Register a tool after its first use; returns whether the list changed."""

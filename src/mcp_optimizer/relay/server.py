@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
@@ -27,7 +27,7 @@ from mcp_optimizer.relay.connected import Client, Clients, Context
 from mcp_optimizer.relay.denials import record_denial
 from mcp_optimizer.relay.directory import Allowed, Directory
 from mcp_optimizer.relay.envelope import for_era, renamed
-from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
+from mcp_optimizer.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.relay.placed_bus import PlacedBus
 from mcp_optimizer.relay.subscriptions import Subscriptions
@@ -51,6 +51,22 @@ REGISTERED: Mapping[str, type[types.RequestParams]] = {
     "logging/setLevel": types.SetLevelRequestParams,
 }
 """Methods that must be registered with the SDK so that their capability is announced."""
+
+_LISTS = frozenset(kind.method for kind in KINDS)
+
+
+class FirstStart(Protocol):
+    """How long the first requests of clients wait while servers start."""
+
+    async def settled(self) -> None:
+        """What is asked for may be on any server."""
+
+    async def lists(self) -> None:
+        """A list of prompts or resources is asked for."""
+
+    async def tools(self) -> None:
+        """A list of all tools is asked for."""
+
 
 Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -77,7 +93,7 @@ class Relay:
         pool: UpstreamPool,
         states: Callable[[], Mapping[str, UpstreamState]],
         tools_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
-        started: Callable[[], Awaitable[None]] | None = None,
+        first_start: FirstStart | None = None,
         limits: Limits = DEFAULT_LIMITS,
         permits: Permits = _everywhere,
         trail: AuditTrail | None = None,
@@ -90,15 +106,14 @@ class Relay:
 
         `tools_ready` waits until changed tools can be listed, before clients are notified.
 
-        `started` waits, only at first and briefly, until the servers are up, because many clients ask once,
-        immediately.
+        `first_start` waits, only at first, until servers are up: many clients ask immediately.
         """
         self._pool = pool
         self._trail = trail
         self._limits = limits
         self._permits = permits
         self._take_turn = take_turn
-        self.started = started or _at_once
+        self.first_start = first_start or _NoWaiting()
         self._tools_ready = tools_ready
         self.bus = bus = PlacedBus()
         self.clients = Clients(self._client_left, limits, name_question)
@@ -168,7 +183,7 @@ class Relay:
     async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
         """Answers from the raw request, which the gate has checked, with the raw result."""
         self._client_connected(ctx)
-        await self.started()
+        await (self.first_start.lists() if ctx.method in _LISTS else self.first_start.settled())
         try:
             return await handler(ctx, ctx.params or {})
         except OptimizerError as error:
@@ -296,5 +311,11 @@ class Relay:
             self.changes.announce(kind, ready)
 
 
-async def _at_once() -> None:
-    """Nothing to wait for."""
+class _NoWaiting:
+    """For servers that run."""
+
+    async def settled(self) -> None: ...
+
+    async def lists(self) -> None: ...
+
+    async def tools(self) -> None: ...

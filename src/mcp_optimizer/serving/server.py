@@ -162,7 +162,7 @@ class _Answers:
         started, profile, version, known = time.perf_counter(), None, ctx.protocol_version, None
         caller = self._caller(ctx)
         if self._options.transparent:
-            await self._relay.started()
+            await self._relay.first_start.tools()
             snapshot, show = await self._gateway.seen_by(caller), self._gateway.definition
             # In a thread: reading a page of a thousand definitions would delay other calls.
             listed = await asyncio.to_thread(page, snapshot.running, "tools", ctx.params, show)
@@ -249,7 +249,6 @@ class _Answers:
         started = time.perf_counter()
         try:
             if self._options.transparent:
-                await self._relay.started()
                 return await self._gateway.pass_on(name, (ctx.params or {}).get("arguments"), caller)
             if (own := self._own.get(name)) is None:
                 # Registered directly, or returned by find_tool and called by its own name.

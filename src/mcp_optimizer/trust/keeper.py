@@ -110,6 +110,19 @@ class Keeper:
             other_instructions=other,
         )
 
+    async def recalled(self, state: UpstreamState) -> Sequence[Definition]:
+        """What may be found of a listing from before, until the server lists its tools again: what is approved now.
+        Nothing is written: what a server listed once must not become its baseline.
+        """
+        tools = state.listing.tools
+        if self._modes.get(state.name, TrustMode.OFF) is not TrustMode.BLOCK:
+            return tools
+        store, pins = await self._approved(state.name)
+        if store is None or pins.approved is None:
+            return ()
+        verdict = await asyncio.to_thread(compare, pins, identity_of(state.spec), tools)
+        return () if verdict.is_other_server else [tool for tool in tools if tool.name not in verdict.changes]
+
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
         """Approve waiting tools by name, and another command or URL of the server, each only if it is still the version
         that was shown. Returns the approved names.

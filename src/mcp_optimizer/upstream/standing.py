@@ -42,12 +42,15 @@ class Standing:
         self._log.happened(f"runs; started in {seconds:.1f} s with {counted(listing.size, 'tool')}")
         self.change(status=ServerStatus.RUNNING, listing=listing, reason="", failure=None, started_in=seconds, **agreed)
 
-    def down(self, failure: Failure) -> None:
+    def down(self, failure: Failure, *, is_restarting: bool = False) -> None:
+        """`is_restarting`: it ran, and is started again within moments."""
         reason = self._redactor.text(printable(failure.text))
         status = ServerStatus.LOGIN_NEEDED if failure.kind is FailureKind.LOGIN else ServerStatus.FAILED
         if not self._is_over and (status, reason) != (self.state.status, self.state.reason):
             self._log.happened(f"is down: {reason}")
-        self.change(status=status, reason=reason, failure=failure.kind, listing=Listing())
+        is_restarting = is_restarting and status is ServerStatus.FAILED
+        down = {"status": status, "reason": reason, "failure": failure.kind, "is_restarting": is_restarting}
+        self.change(**down, listing=Listing())
 
     def heard(self, line: str) -> None:
         """A line that the server wrote to its stderr."""

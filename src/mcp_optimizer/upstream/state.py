@@ -59,6 +59,8 @@ class UpstreamState:
     stray: str = ""
     """A line that it printed on stdout among its messages, where only messages belong."""
     restarts: int = 0
+    is_restarting: bool = False
+    """Of a server that failed: it ran, and is started again within moments."""
     since: float = 0.0
     """When it came to have this status, in seconds of the wall clock."""
     capabilities: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -67,6 +69,16 @@ class UpstreamState:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it does not run, and will not within moments."""
+        return self.status.has_failed and not self.is_restarting
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is being started, or about to be."""
+        return self.status is ServerStatus.STARTING or (self.status.has_failed and self.is_restarting)
 
 
 AGREED = ("protocol_version", "server_version", "capabilities", "instructions")

@@ -57,6 +57,9 @@ _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, Timeout
 
 STOPPING = "The gateway is stopping"
 
+_MOMENTS = 2.0
+"""Seconds of a pause after which a server that ran counts as being restarted, and is waited for."""
+
 
 class Supervisor:
     """One server: its state, its session if it has one, and the loop that keeps it alive."""
@@ -141,7 +144,7 @@ class Supervisor:
                 raise CallInterrupted(self._spec.name, text) from error
             # A caller that learns that the server is gone must no longer find its tools.
             if self._session is session:
-                self._down(session.failure() or CONNECTION_CLOSED)
+                self._down(session.failure() or CONNECTION_CLOSED, is_restarting=not self._closing)
                 session.close_now()
             raise
         except CallLost:
@@ -236,16 +239,18 @@ class Supervisor:
             failure, retry_at_once = await self._live_once(started)
             if retry_at_once:
                 continue
-            self._down(failure)
-            if failure.kind is FailureKind.LOGIN and self._authorization is not None:
+            wants_login = failure.kind is FailureKind.LOGIN and self._authorization is not None
+            pause = 0.0 if wants_login else pauses.after(time.monotonic() - started)
+            self._down(failure, is_restarting=self.state.is_restarting and pause <= _MOMENTS)
+            if wants_login and self._authorization is not None:
                 restarts.warning("Server %s: %s.", self._spec.name, self.state.reason.rstrip("."))
                 await self._authorization.until_login()
                 self._standing.change(status=ServerStatus.STARTING)
                 continue
-            pause, reason = pauses.after(time.monotonic() - started), self.state.reason.rstrip(".")
+            reason = self.state.reason.rstrip(".")
             restarts.warning("Server %s is down: %s. Restarting in %.0f s.", self._spec.name, reason, pause)
             await rest(pause)
-            self._standing.change(status=ServerStatus.STARTING, restarts=self.state.restarts + 1)
+            self._standing.change(status=ServerStatus.STARTING, is_restarting=False, restarts=self.state.restarts + 1)
 
     async def _live_once(self, started: float) -> tuple[Failure, bool]:
         """One run of the server. Returns why it ended, and whether to try another way of connecting."""
@@ -260,7 +265,7 @@ class Supervisor:
                     await self._watch(session, diagnostics)
                 finally:
                     # At once: cleaning up after a dead child may take seconds, and no call should rely on it meanwhile.
-                    self._down(diagnostics.failure() or CONNECTION_CLOSED)
+                    self._down(diagnostics.failure() or CONNECTION_CLOSED, is_restarting=not self._closing)
         except* _EXPECTED as group:
             problem = explained(group, self._options.start_timeout)
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
@@ -326,6 +331,6 @@ class Supervisor:
         self._standing.up(session.agreement, listing, seconds, stray)
         log_unusable(self._spec.name, listing)
 
-    def _down(self, failure: Failure) -> None:
+    def _down(self, failure: Failure, *, is_restarting: bool) -> None:
         self._session = None
-        self._standing.down(failure)
+        self._standing.down(failure, is_restarting=is_restarting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.pins import INSTRUCTIONS, Admitted, HeldTool, ToolChange
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import ToolHeld, UnknownTool
 from mcp_optimizer.metrics.troubles import troubles
 from mcp_optimizer.search.lexical import Vocabulary
@@ -30,6 +32,9 @@ class Holding:
         self.may_decide = asyncio.Event()
         self.may_decide.set()
         self.asked = 0
+
+    async def recalled(self, state: UpstreamState) -> Sequence[Definition]:
+        return [tool for tool in state.listing.tools if tool.name not in self.names]
 
     async def admit(self, state: UpstreamState) -> Admitted:
         self.asked += 1

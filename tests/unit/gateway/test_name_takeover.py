@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -53,7 +54,7 @@ async def test_a_tool_that_is_called_like_another_servers_keeps_a_name_of_its_ow
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("status", [ServerStatus.FAILED, ServerStatus.STARTING, ServerStatus.STOPPED])
+@pytest.mark.parametrize("status", [ServerStatus.FAILED, ServerStatus.STOPPED])
 async def test_a_call_to_a_server_that_is_down_says_so_and_goes_to_nobody_else(
     spelling: str, status: ServerStatus
 ) -> None:
@@ -66,6 +67,17 @@ async def test_a_call_to_a_server_that_is_down_says_so_and_goes_to_nobody_else(
     with pytest.raises(UnknownTool, match="it died"):
         await gateway.pass_on(spelling, None, LOCAL)
     assert pool.calls == []
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_a_call_to_a_server_that_is_starting_waits_for_it_and_goes_to_nobody_else(spelling: str) -> None:
+    pool = RecordingPool()
+    catalog = await live_catalog(running("evil", mcp_tool(spelling)), down("bank", "", ServerStatus.STARTING))
+    calling = asyncio.create_task(new_gateway(catalog, pool).call(spelling))
+    assert not (await asyncio.wait([calling], timeout=0.05))[0]
+    catalog.on_state(running("bank", TRANSFER))
+    await asyncio.wait_for(calling, 5)
+    assert [(server, params["name"]) for server, _, params in pool.calls] == [("bank", "transfer")]
 
 
 async def test_a_server_without_such_a_tool_is_not_stood_in_for_by_another() -> None:
