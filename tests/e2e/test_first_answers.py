@@ -106,7 +106,7 @@ async def test_the_tools_are_listed_before_the_gateway_is_loaded_and_called_afte
             assert "result" in await client.ask("server/discover")
         listed = await client.ask("tools/list")
         assert [tool["name"] for tool in listed["result"]["tools"]][:2] == ["find_tool", "call_tool"]
-        await client.send(message("prompts/list", None, "waits", era))
+        await client.send(message("tools/call", {"name": "list_tools", "arguments": {}}, "waits", era))
         await client.go_on()
         assert (await client.receive())["id"] == "waits"
         assert (await client.ask("tools/list"))["result"] == listed["result"]

@@ -37,8 +37,8 @@ class FirstStart:
             self._were_listed = True
 
     async def tools(self) -> None:
-        """Before a list of all tools. If none is known, not even from an earlier start, until there is one: many clients
-        never ask again.
+        """Before a list of all tools. If none is known, not even from an earlier start, until there is one, because
+        many clients never ask again.
         """
         await self._while(lambda now: now.is_starting and not now.has_tools, FIRST_LISTS)
         if not self._were_listed:

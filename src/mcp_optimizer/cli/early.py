@@ -9,12 +9,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from mcp_optimizer import __version__
-from mcp_optimizer.domain.own_tools import own_tools
+from mcp_optimizer.domain.own_tools import INSTRUCTIONS, own_tools
 from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.serving.early_answers import EarlyAnswers
 from mcp_optimizer.serving.first_requests import FirstRequests
 from mcp_optimizer.serving.pipes import has_pipes, own_pipes
 from mcp_optimizer.settings import Settings
+
+
+def first_requests(settings: Settings) -> FirstRequests:
+    """What is answered in the same way whatever the servers are."""
+    own = own_tools(split_calls=settings.split_calls, scripts=ScriptMode(settings.scripts))
+    tools = own if lists_only_own_tools(settings) else None
+    instructions = None if settings.mode == "transparent" else INSTRUCTIONS
+    return FirstRequests(tools, __version__, settings.limits, instructions)
 
 
 def lists_only_own_tools(settings: Settings) -> bool:
@@ -25,12 +33,11 @@ def lists_only_own_tools(settings: Settings) -> bool:
 @asynccontextmanager
 async def answering_early(settings: Settings) -> AsyncIterator[EarlyAnswers | None]:
     """Answer the client's first requests from now on; None: the server answers all of them."""
-    if not (lists_only_own_tools(settings) and has_pipes()):
+    if not has_pipes():
         yield None
         return
     pipes = await own_pipes()
-    tools = own_tools(split_calls=settings.split_calls, scripts=ScriptMode(settings.scripts))
-    early = EarlyAnswers(pipes, FirstRequests(tools, __version__, settings.limits))
+    early = EarlyAnswers(pipes, first_requests(settings))
     try:
         yield early
     finally:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from mcp_optimizer.cli.early import answering_early
+from mcp_optimizer.cli.early import answering_early, first_requests
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.reached import reached_by_commands
 from mcp_optimizer.cli.running import run
@@ -99,19 +99,20 @@ def _load_stdio() -> None:
 async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.runtime.memory import kept_tidy
-    from mcp_optimizer.serving.stdio import message_streams
+    from mcp_optimizer.serving.stdio import Opening, message_streams
     from mcp_optimizer.serving.stdio_lane import StdioLane
 
     signals = Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
     server = optimizer.mcp_server()
+    opening = Opening(first_requests(settings), lambda method: optimizer.relay.changes.announce(method.split("/")[0]))
     optimizer.start(saves_memory=True)
     signals.reload_with(optimizer)
     try:
         async with (
             reached_by_commands(optimizer) as control,
             kept_tidy(),
-            message_streams(optimizer.gate, early, StdioLane(server)) as (read_stream, write_stream),
+            message_streams(optimizer.gate, early, StdioLane(server), opening) as (read_stream, write_stream),
         ):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await signals.until_asked(serving)

@@ -38,7 +38,10 @@ class StartingServers:
         self._call_patience = call_patience
 
     async def until_up(self, server: str) -> None:
-        """Wait until a server that is coming runs, with the tools that it lists now, or is down; StillStarting: neither."""
+        """Wait until a server that is coming runs, with the tools that it lists now, or is down.
+
+        Raises StillStarting.
+        """
         await self._while(lambda snapshot: is_coming(snapshot, server), server)
 
     async def until_known(self, servers: Sequence[str]) -> None:

@@ -94,8 +94,9 @@ class Directory:
         if len(permitted) < len(answers):
             entries = tuple(entry for entry in found.entries if entry.server in permitted)
             found = MergedList(entries, least_ttl_ms(_usable(permitted)), "private")
-        # A missing server may respond in a moment.
-        return replace(found, ttl_ms=0) if None in permitted.values() else found
+        # A missing server may respond in a moment, and one that is starting will.
+        is_early = any(state.is_coming for name, state in self._states().items() if allowed(name))
+        return replace(found, ttl_ms=0) if is_early or None in permitted.values() else found
 
     async def _answered(self, kind: ListingKind, allowed: Allowed) -> tuple[MergedList, Mapping[str, Answer]]:
         """The list of all servers, cached as long as theirs stay the same, and what each answered.

@@ -1,8 +1,9 @@
 """Answers the first requests of the client on stdio while the gateway is still being loaded.
 
-Started by `cli` before the heavy imports. Answers from the first line on, and stops at the first one that
-`first_requests` does not understand. Every line is kept for the server, which hears it as if it were new (`stdio`), so
-that it knows what the client knows. Reads little, and nothing from a client that does not read its replies.
+Started by `cli` before the heavy imports. Answers from the first line on; what `first_requests` leaves to the server
+waits for it, and what comes after is answered. Stops at the first line that could change what later ones mean. Every
+line is kept for the server, which hears it as if it were new (`stdio`), so that it knows what the client knows. Reads
+little, and nothing from a client that does not read its replies.
 """
 
 from __future__ import annotations
@@ -26,10 +27,18 @@ _MOST = 64_000
 
 @dataclass(frozen=True)
 class HeardLine:
-    """A line of the client, and the result that it got; None if it was a notification."""
+    """A line of the client, and what it was answered with: the result of a request, or a notice; neither, if it was
+    not answered.
+    """
 
     line: bytes
-    result: Mapping[str, Any] | None
+    id: str | int | None = None
+    result: Mapping[str, Any] | None = None
+    notice: Mapping[str, Any] | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        return self.result is not None or self.notice is not None
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,8 @@ class EarlyAnswers:
         self._said: list[HeardLine] = []
         self._rest = bytearray()
         self._stage = Stage.NEW
+        self._open: set[str] = set()
+        """The ids of requests that are not answered to the end."""
         self._tasks = BackgroundTasks(logger, "The first requests wait until everything is loaded")
         self._tasks.spawn(self._answer())
 
@@ -76,11 +87,18 @@ class EarlyAnswers:
     def _take(self, line: bytes) -> bool:
         """Answer one line, if it is understood. Without a pause, so that it is either answered and kept, or neither."""
         request = self._requests.understood(line, self._stage)
-        if request is None:
+        if request is None or str(request.id) in self._open:
             return False
         if request.result is not None:
-            reply = {"jsonrpc": "2.0", "id": request.id, "result": request.result}
-            self.pipes.writer.write(json.dumps(reply, separators=(",", ":")).encode() + b"\n")
+            self._write({"id": request.id, "result": request.result})
+        elif request.notice is not None:
+            self._write(request.notice)
+        if request.id is not None and request.result is None:
+            self._open.add(str(request.id))
         self._stage = request.stage
-        self._said.append(HeardLine(line, request.result))
+        self._said.append(HeardLine(line, request.id, request.result, request.notice))
         return True
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":"))
+        self.pipes.writer.write(line.encode() + b"\n")

@@ -1,7 +1,9 @@
-"""The requests that are answered before the gateway is loaded, and their results: handshakes, tools/list, ping. Pure.
+"""The requests that are answered before the gateway is loaded, and their results: handshakes, lists, ping. Pure.
 
-Called by `early_answers`. Anything that is unusual in any way is left to the server, so each shape here must be one
-that the server accepts as well; tests compare the results. Knows neither the SDK nor the server, which load slowly.
+Called by `early_answers`, and by `stdio` for `server/discover`. Anything that is unusual in any way is left to the
+server, so each shape here must be one that the server accepts as well; tests compare the results. Lists of prompts and
+resources are empty, because no server runs yet; what servers have is announced when they do. Knows neither the SDK nor
+the server, which load slowly.
 """
 
 from __future__ import annotations
@@ -47,11 +49,19 @@ _CLIENT_CAPABILITIES = {
 
 _UNUSUAL = frozenset({"_meta", "tasks", "icons"})
 
+LISTS = {"prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"}
+"""Lists of what servers have, and where the entries are in a result."""
+
+_ANNOUNCED = frozenset({"toolsListChanged", "promptsListChanged", "resourcesListChanged"})
+
 
 class Stage(Enum):
     """How far a client is: what it said decides its era, once."""
 
     NEW = auto()
+    """It said nothing that decides: `server/discover` only asks, and whoever gives up waiting for the answer shakes
+    hands.
+    """
     LEGACY = auto()
     """It sent a ping before its handshake."""
     INITIALIZED = auto()
@@ -62,19 +72,31 @@ class Stage(Enum):
 class FirstRequest:
     """A message that is understood, and the client's stage from then on.
 
-    `result` is None for a notification, which gets no reply.
+    `result` is None for a notification, which gets no reply, and for a request that is answered by a `notice` and goes
+    on.
     """
 
     stage: Stage
     id: str | int | None = None
     result: Mapping[str, Any] | None = None
+    notice: Mapping[str, Any] | None = None
+    is_left: bool = False
+    """It is for the server; what comes after it can be answered all the same."""
 
 
 class FirstRequests:
     """Understands the first messages of a client."""
 
-    def __init__(self, tools: Sequence[Mapping[str, Any]], version: str, limits: Limits) -> None:
-        self._tools = {"tools": list(tools)}
+    def __init__(
+        self,
+        tools: Sequence[Mapping[str, Any]] | None,
+        version: str,
+        limits: Limits,
+        instructions: str | None = INSTRUCTIONS,
+    ) -> None:
+        """`tools` are what every client gets, whatever the servers have; None: that depends on them."""
+        self._tools = {"tools": list(tools)} if tools is not None else None
+        self._instructions = {"instructions": instructions} if instructions is not None else {}
         self._server = {"name": "mcp-optimizer", "title": "mcp-optimizer", "version": version}
         self._limits = limits
         # No more bytes than values are allowed: then the values need not be counted.
@@ -88,12 +110,41 @@ class FirstRequests:
         method, params = message.get("method"), message.get("params", {})
         if "id" not in message:
             is_known = stage is Stage.INITIALIZED and method == "notifications/initialized" and params == {}
-            return FirstRequest(stage) if is_known else None
+            return FirstRequest(stage) if is_known else _left(stage, method)
         if not self._is_id(message["id"]) or not isinstance(params, dict):
             return None
         is_modern = stage is Stage.MODERN or (stage is Stage.NEW and self._has_envelope(params))
-        found = self._modern(method, params) if is_modern else self._legacy(method, params, stage)
-        return None if found is None else FirstRequest(found[0], message["id"], found[1])
+        if is_modern and method == "subscriptions/listen":
+            notice = self._acknowledged(message["id"], params)
+            if notice is not None:
+                return FirstRequest(Stage.MODERN, message["id"], notice=notice)
+            return _left(stage, method, message["id"])
+        found = self._modern(method, params, stage) if is_modern else self._legacy(method, params, stage)
+        if found is None:
+            return _left(stage, method, message["id"])
+        return FirstRequest(found[0], message["id"], found[1])
+
+    def discovery(self, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The result of `server/discover`, if there is nothing unusual about it."""
+        if set(params) != {"_meta"} or not self._has_envelope(params):
+            return None
+        said = {"supportedVersions": [_MODERN], "capabilities": _CAPABILITIES, **self._instructions}
+        return {**said, **self._stamp, "ttlMs": 0, "cacheScope": "private"}
+
+    @property
+    def _stamp(self) -> dict[str, Any]:
+        return {"resultType": "complete", "_meta": {f"{_ENVELOPE}serverInfo": self._server}}
+
+    def _acknowledged(self, request: str | int, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What tells a client that it will be told of changed lists. Resources are left to the server."""
+        wanted = params.get("notifications")
+        if set(params) != {"_meta", "notifications"} or not self._has_envelope(params):
+            return None
+        if not isinstance(wanted, dict) or not set(wanted) <= _ANNOUNCED or not all(map(_is_flag, wanted.values())):
+            return None
+        told = {name: True for name, is_wanted in wanted.items() if is_wanted}
+        said = {"_meta": {f"{_ENVELOPE}subscriptionId": request}, "notifications": told}
+        return {"method": "notifications/subscriptions/acknowledged", "params": said}
 
     def _read(self, line: bytes) -> dict[str, Any] | None:
         if len(line) > self._longest:
@@ -113,18 +164,23 @@ class FirstRequests:
             return None
         if method == "ping":
             return stage if is_initialized else Stage.LEGACY, {}
-        return (stage, self._tools) if method == "tools/list" and is_initialized else None
+        listed = self._listed(method) if is_initialized else None
+        return (stage, listed) if listed is not None else None
 
-    def _modern(self, method: Any, params: Mapping[str, Any]) -> tuple[Stage, Mapping[str, Any]] | None:
-        if set(params) != {"_meta"} or not self._has_envelope(params):
-            return None
-        stamped = {"resultType": "complete", "_meta": {f"{_ENVELOPE}serverInfo": self._server}}
-        if method == "tools/list":
-            return Stage.MODERN, {**self._tools, **stamped, "ttlMs": LIST_TTL_MS, "cacheScope": "public"}
+    def _modern(self, method: Any, params: Mapping[str, Any], stage: Stage) -> tuple[Stage, Mapping[str, Any]] | None:
         if method == "server/discover":
-            said = {"supportedVersions": [_MODERN], "capabilities": _CAPABILITIES, "instructions": INSTRUCTIONS}
-            return Stage.MODERN, {**said, **stamped, "ttlMs": 0, "cacheScope": "private"}
-        return None
+            found = self.discovery(params)
+            return (stage, found) if found is not None else None
+        if set(params) != {"_meta"} or not self._has_envelope(params) or (listed := self._listed(method)) is None:
+            return None
+        is_ours = method == "tools/list"
+        hints = {"ttlMs": LIST_TTL_MS if is_ours else 0, "cacheScope": "public" if is_ours else "private"}
+        return Stage.MODERN, {**listed, **self._stamp, **hints}
+
+    def _listed(self, method: Any) -> Mapping[str, Any] | None:
+        if method == "tools/list":
+            return self._tools
+        return {LISTS[method]: []} if isinstance(method, str) and method in LISTS else None
 
     def _has_envelope(self, params: Mapping[str, Any]) -> bool:
         meta = params.get("_meta")
@@ -149,13 +205,23 @@ class FirstRequests:
             "protocolVersion": asked if asked in _VERSIONS else _VERSIONS[-1],
             "capabilities": _CAPABILITIES,
             "serverInfo": self._server,
-            "instructions": INSTRUCTIONS,
+            **self._instructions,
         }
 
     def _is_id(self, value: Any) -> bool:
         if isinstance(value, str):
             return len(value) <= self._limits.identifier
         return _is_whole(value)
+
+
+def _left(stage: Stage, method: Any, request: str | int | None = None) -> FirstRequest | None:
+    """For the server. Before it is known which era the client speaks, nothing can be answered after such a message."""
+    is_decided = stage in (Stage.INITIALIZED, Stage.MODERN)
+    return FirstRequest(stage, request, is_left=True) if is_decided and isinstance(method, str) else None
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _fits(value: Any, shape: Any) -> bool:

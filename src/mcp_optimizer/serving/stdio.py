@@ -3,6 +3,9 @@
 The SDK uses threads, and each message would wait for three of them. Used only if both are pipes or sockets, which is
 how clients start a server; the SDK handles anything else. Every line goes through the gate, and nothing is read from a
 client that does not read its responses. Requests that were answered early are heard again, and their replies not sent.
+
+What a client asks with `server/discover` decides nothing: some give up waiting for the answer and shake hands. The SDK
+would refuse that, so it does not hear of the question.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -25,6 +29,7 @@ from mcp_optimizer.largejson.raw import Placeholders, has_large
 from mcp_optimizer.relay.sdk_calls import CALL, Outcome
 from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
+from mcp_optimizer.serving.first_requests import LISTS, FirstRequests
 from mcp_optimizer.serving.gate import ClientRequest, Gate, Refused
 from mcp_optimizer.serving.message_lines import as_message, id_of, line_of, response_line
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
@@ -45,18 +50,31 @@ Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
+@dataclass(frozen=True)
+class Opening:
+    """How a connection begins: what is known of `server/discover`, and who is told that a list is not what a client was
+    told early; with its method.
+    """
+
+    requests: FirstRequests
+    listed_otherwise: Callable[[str], None]
+
+
 @asynccontextmanager
 async def message_streams(
-    gate: Gate, early: EarlyAnswers | None = None, lane: StdioLane | None = None
+    gate: Gate,
+    early: EarlyAnswers | None = None,
+    lane: StdioLane | None = None,
+    opening: Opening | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
     """The messages from stdin, and the stream to stdout. Takes over from `early`, if it has answered until now.
 
     `lane` answers what it takes; the rest is for whoever reads the messages.
     """
     if early is not None:
-        streams = piped(gate, early.pipes, await early.stop(), lane)
+        streams = piped(gate, early.pipes, await early.stop(), lane, opening)
     elif has_pipes():
-        streams = piped(gate, await own_pipes(), NOTHING, lane)
+        streams = piped(gate, await own_pipes(), NOTHING, lane, opening)
     else:
         streams = stdio_server()
     async with streams as both:
@@ -65,12 +83,16 @@ async def message_streams(
 
 @asynccontextmanager
 async def piped(
-    gate: Gate, pipes: Pipes, heard: Heard = NOTHING, lane: StdioLane | None = None
+    gate: Gate,
+    pipes: Pipes,
+    heard: Heard = NOTHING,
+    lane: StdioLane | None = None,
+    opening: Opening | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
     """The same for any pipes, of which `heard` was read already."""
     incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    client = _Client(gate, incoming, write_stream.clone(), pipes.writer, lane)
+    client = _Client(gate, incoming, write_stream.clone(), pipes.writer, lane, opening)
     try:
         # Everything to be written is written to the end; nothing waits for further input.
         async with anyio.create_task_group() as writes, write_stream, anyio.create_task_group() as reads:
@@ -97,8 +119,12 @@ class _Client:
         replies: Outgoing,
         writer: asyncio.StreamWriter,
         lane: StdioLane | None = None,
+        opening: Opening | None = None,
     ) -> None:
         self._gate = gate
+        self._opening = opening
+        self._is_open = opening is not None
+        """Whether the client has said nothing yet that decides its era."""
         self._incoming = incoming
         self._replies = replies
         # Open for longer than we read, because calls that are in progress then are still answered.
@@ -152,12 +178,24 @@ class _Client:
         if isinstance(message, JSONRPCRequest) and self._takes_short_way(message):
             return None
         try:
+            if isinstance(message, JSONRPCRequest) and (discovery := self._discovery(message)) is not None:
+                await self._replies.send(SessionMessage(as_message(message.id, discovery)))
+                return None
             await self._incoming.send(SessionMessage(message))
             self._passed_on()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             # The server no longer listens. Reading ends with stdin, or with the server.
             return None
         return None
+
+    def _discovery(self, message: JSONRPCRequest) -> dict[str, Any] | None:
+        """The answer to a client that asks before it decides how to begin."""
+        if self._opening is None or not self._is_open:
+            return None
+        asked = message.params if message.method == "server/discover" else None
+        found = self._opening.requests.discovery(asked) if asked is not None else None
+        self._is_open = found is not None
+        return dict(found) if found is not None else None
 
     def _took_call(self, line: bytes) -> bool:
         """Whether a line that arrived alone is a call, which was begun; anything else is read in its turn."""
@@ -207,18 +245,33 @@ class _Client:
         return bool(is_idle) and not pipe.is_closing() and pipe.get_write_buffer_size() < _ROOM
 
     async def _take_again(self, said: HeardLine) -> None:
-        """One at a time, as the client got its replies: then no limit is reached, and no id in use."""
-        self._repeated = said if said.result is not None else None
-        if await self._take(said.line) is not None:
-            self._settle(is_same=False)
+        """One at a time, as the client got its replies. What was not answered is new."""
+        self._repeated = said if said.is_answered else None
+        refused = await self._take(said.line)
+        if self._repeated is None and refused is not None and refused.wants_answer:
+            await self._replies.send(SessionMessage(refused.as_message()))
+        elif refused is not None:
+            self._settle(None)
         while self._repeated is not None:
             self._wrote.clear()
             await self._wrote.wait()
 
-    def _settle(self, *, is_same: bool) -> None:
-        self._repeated = None
-        if not is_same:
-            logger.error("A request was answered early, and not as the server answers it. Please report this.")
+    def _settle(self, now: JSONRPCMessage | None) -> None:
+        """What is answered now to a request that was answered early; None: it was refused."""
+        before, self._repeated = self._repeated, None
+        assert before is not None
+        if isinstance(now, JSONRPCNotification) and before.notice == {"method": now.method, "params": now.params}:
+            return
+        result = now.result if isinstance(now, JSONRPCResponse) else None
+        if result is not None and before.result == result:
+            return
+        if result is not None and before.result is not None and self._opening is not None:
+            for method, key in LISTS.items():
+                if before.result.get(key) == [] and key in result:
+                    if result[key]:
+                        self._opening.listed_otherwise(method)
+                    return
+        logger.error("A request was answered early, and not as the server answers it. Please report this.")
 
     def _admit(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
@@ -228,7 +281,8 @@ class _Client:
                 self._lane.cancelled(message.params)
         if not isinstance(message, JSONRPCRequest):
             return
-        if (refused := self._refusal(message)) is not None:
+        # Whatever else is in progress: the client has the answer.
+        if self._repeated is None and (refused := self._refusal(message)) is not None:
             raise self._gate.refuse(refused)
         self._under_way.add(_same(message.id))
 
@@ -248,13 +302,18 @@ class _Client:
     def answered(self, message: JSONRPCMessage) -> bool:
         """A response is on its way to the client, which may then use the id again. False: the client has it already."""
         self._wrote.set()
+        repeated = self._repeated
+        if isinstance(message, JSONRPCNotification) and repeated is not None and repeated.notice is not None:
+            if message.method != repeated.notice["method"]:
+                return True
+            self._settle(message)
+            return False
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return True
         self._under_way.discard(_same(message.id))
-        if self._repeated is None:
+        if repeated is None or _same(repeated.id) != _same(message.id):
             return True
-        # Nothing else is in progress meanwhile.
-        self._settle(is_same=isinstance(message, JSONRPCResponse) and message.result == self._repeated.result)
+        self._settle(message)
         return False
 
     def lane_ended(self) -> None:

@@ -14,7 +14,7 @@ from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers
 from mcp_optimizer.serving.first_requests import FirstRequests, Stage
 from mcp_optimizer.serving.pipes import open_pipes
-from mcp_optimizer.serving.stdio import piped
+from mcp_optimizer.serving.stdio import Opening, piped
 
 PATIENCE = 30
 
@@ -34,7 +34,7 @@ def answered_early(lines: Sequence[bytes], requests: FirstRequests = FIRST) -> i
         if understood is None:
             break
         stage = understood.stage
-        replies += understood.result is not None
+        replies += understood.result is not None or understood.notice is not None
     return replies
 
 
@@ -56,7 +56,8 @@ async def replies_to(
             heard = await answers.stop()
         client.writer.write(b"".join(line + b"\n" for line in lines[early:]))
         wanted = sum(b'"id"' in line for line in lines)
-        async with piped(optimizer.gate, pipes, heard) as (incoming, outgoing):
+        opening = Opening(requests, lambda method: optimizer.relay.changes.announce(method.split("/")[0]))
+        async with piped(optimizer.gate, pipes, heard, opening=opening) as (incoming, outgoing):
             server = optimizer.mcp_server()
             serving = asyncio.create_task(server.run(incoming, outgoing, server.create_initialization_options()))
             while len(received) < wanted:

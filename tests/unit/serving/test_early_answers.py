@@ -138,7 +138,7 @@ UNUSUAL: list[Any] = [
     {"jsonrpc": "2.0", "id": 1, "result": {}},
     {"jsonrpc": "2.0", "id": 1, "method": ["ping"]},
     request("tools/list", 1, cursor="x"),
-    request("prompts/list"),
+    request("prompts/list", 1, cursor="x"),
     request("tools/list", 1, padding="x" * 10_000),
     hello(),
     modern("tools/list"),

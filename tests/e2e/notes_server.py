@@ -1,0 +1,55 @@
+"""A server with one tool, one prompt and one resource, which begins to speak when a file is there.
+
+notes_server.py FILE: without the file it is there and says nothing, as one that is still being fetched by npx, or one
+that hangs. Its tool `crash` ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+TOOLS = [
+    {"name": "write_note", "description": "Write a note into the notebook", "inputSchema": {"type": "object"}},
+    {"name": "crash", "description": "End this process", "inputSchema": {"type": "object"}},
+]
+CAPABILITIES = {"tools": {}, "prompts": {"listChanged": True}, "resources": {"listChanged": True}}
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    if method == "initialize":
+        version = params["protocolVersion"]
+        return {
+            "protocolVersion": version,
+            "capabilities": CAPABILITIES,
+            "serverInfo": {"name": "notes", "version": "1"},
+        }
+    if method == "tools/call":
+        if params["name"] == "crash":
+            os._exit(3)
+        return {"content": [{"type": "text", "text": "written"}]}
+    lists: dict[str, dict[str, Any]] = {
+        "tools/list": {"tools": TOOLS},
+        "prompts/list": {"prompts": [{"name": "summarize"}]},
+        "resources/list": {"resources": [{"uri": "note://1", "name": "one"}]},
+        "resources/templates/list": {"resourceTemplates": []},
+    }
+    return lists.get(method)
+
+
+def main() -> None:
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.02)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" not in message:
+            continue
+        result = answer(message["method"], message.get("params") or {})
+        reply = {"result": result} if result is not None else {"error": {"code": -32601, "message": "unknown"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}), flush=True)
+
+
+main()

@@ -1,0 +1,266 @@
+"""Lists are answered at once whatever servers do, and what servers had is found, and called, while they start again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import WriteServers
+from tests.e2e.raw_clients import HELLO, LEGACY, MODERN, http_client, message, stdio_client
+from tests.e2e.running import WARM, gateway_at
+from tests.waiting import until
+
+SERVER = Path(__file__).with_name("notes_server.py")
+AT_ONCE = 4.0
+"""Seconds for an answer on a busy machine. It takes a hundredth of that, and took ten seconds."""
+PATIENCE = 60
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+LISTEN = {"notifications": {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}}
+LISTS = {"prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"}
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+
+@dataclass(frozen=True)
+class World:
+    """A server that says nothing until it is let go, and one that never does."""
+
+    config: Path
+    go: Path
+    database: Path
+
+    @property
+    def options(self) -> tuple[object, ...]:
+        return ("--database", self.database, "--encoder", "none")
+
+    def hold(self) -> None:
+        self.go.unlink()
+
+    def let_go(self) -> None:
+        self.go.touch()
+
+
+@pytest.fixture
+def world(write_servers: WriteServers, tmp_path: Path) -> World:
+    go = tmp_path / "go"
+    entries = {name: {"command": sys.executable, "args": [str(SERVER), str(tmp_path / name)]} for name in ("go", "no")}
+    return World(write_servers({"lab": entries["go"], "hangs": entries["no"]}), go, tmp_path / "catalog.db")
+
+
+class Talk:
+    """A client that reads every message, notifications too."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
+        self.notices: list[str] = []
+
+    async def send(self, *messages: dict[str, Any]) -> None:
+        self._stdin.write(b"".join(json.dumps(one).encode() + b"\n" for one in messages))
+        await self._stdin.drain()
+
+    async def next(self, seconds: float = AT_ONCE) -> dict[str, Any]:
+        line = await asyncio.wait_for(self._stdout.readline(), seconds)
+        assert line, "the gateway ended"
+        received: dict[str, Any] = json.loads(line)
+        self.notices.append(received.get("method", ""))
+        return received
+
+    async def answers(self, *messages: dict[str, Any], seconds: float = AT_ONCE) -> list[dict[str, Any]]:
+        """Send these together, and read until each is answered."""
+        await self.send(*messages)
+        wanted, found = [one["id"] for one in messages], dict[int, dict[str, Any]]()
+        while len(found) < len(wanted):
+            received = await self.next(seconds)
+            if received.get("method") == ACKNOWLEDGED:
+                found[received["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"]] = received
+            elif "id" in received and "method" not in received:
+                found[received["id"]] = received
+        return [found[number] for number in wanted]
+
+
+@asynccontextmanager
+async def talk(world: World, *options: object) -> AsyncIterator[Talk]:
+    process = await asyncio.create_subprocess_exec(
+        *WARM,
+        "serve",
+        "--config",
+        str(world.config),
+        *map(str, (*world.options, *options)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Talk(process)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def modern(method: str, number: int, **params: Any) -> dict[str, Any]:
+    return message(method, params, number, MODERN)
+
+
+def legacy(method: str, number: int, **params: Any) -> dict[str, Any]:
+    return message(method, params, number)
+
+
+Opening = list[list[dict[str, Any]]]
+"""What a client sends before it waits for all answers, step by step."""
+
+SHAKE: Opening = [[legacy("initialize", 0, **HELLO)]]
+OPENINGS: dict[str, Opening] = {
+    "claude": [
+        [modern("server/discover", 0)],
+        [modern("subscriptions/listen", 1, **LISTEN)],
+        [modern("server/discover", 2), modern("prompts/list", 3), modern("resources/list", 4), modern("tools/list", 5)],
+    ],
+    "claude-late": [
+        [modern("server/discover", 0), legacy("initialize", 1, **HELLO)],
+        [legacy("tools/list", 2), legacy("prompts/list", 3), legacy("resources/list", 4)],
+    ],
+    "copilot": [
+        [modern("server/discover", 0)],
+        [modern("subscriptions/listen", 1, **LISTEN)],
+        [modern("tools/list", 2)],
+    ],
+    "codex": [*SHAKE, [legacy("tools/list", 1)]],
+    "gemini": [*SHAKE, [legacy("prompts/list", 1)], [legacy("tools/list", 2)]],
+    "qwen": [*SHAKE, [legacy("prompts/list", 1), legacy("resources/list", 2), legacy("tools/list", 3)]],
+}
+
+
+@pytest.mark.parametrize("client", OPENINGS)
+async def test_every_opening_is_answered_at_once_while_no_server_says_a_word(world: World, client: str) -> None:
+    async with talk(world) as talking:
+        for number, step in enumerate(OPENINGS[client]):
+            answers = await talking.answers(*step, seconds=PATIENCE if number == 0 else AT_ONCE)
+            for asked, answer in zip(step, answers, strict=True):
+                assert "error" not in answer, answer
+                if asked["method"] == "tools/list":
+                    assert "find_tool" in [tool["name"] for tool in answer["result"]["tools"]]
+                if (key := LISTS.get(asked["method"])) is not None:
+                    assert answer["result"][key] == []
+
+
+async def test_a_client_that_gave_up_waiting_for_the_answer_can_shake_hands_with_a_loaded_gateway(world: World) -> None:
+    async with talk(world) as talking:
+        await talking.answers(modern("server/discover", 0), seconds=PATIENCE)
+        # A line that is no message is answered by the loaded gateway only.
+        await talking.send({"jsonrpc": "1.0"})
+        assert "error" in await talking.next(PATIENCE)
+        await talking.answers(modern("server/discover", 1))
+        [opened] = await talking.answers(legacy("initialize", 2, **HELLO))
+        assert opened["result"]["serverInfo"]["name"] == "mcp-optimizer"
+        [listed] = await talking.answers(legacy("tools/list", 3))
+        assert listed["result"]["tools"]
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_what_a_server_has_is_announced_when_it_is_up(world: World, era: str) -> None:
+    said = legacy if era == LEGACY else modern
+    async with talk(world) as talking:
+        if era == LEGACY:
+            await talking.answers(*SHAKE[0], seconds=PATIENCE)
+            await talking.send(INITIALIZED)
+        else:
+            await talking.answers(modern("subscriptions/listen", 0, **LISTEN), seconds=PATIENCE)
+        [before] = await talking.answers(said("prompts/list", 1))
+        assert before["result"]["prompts"] == []
+        world.let_go()
+        while "notifications/prompts/list_changed" not in talking.notices:
+            await talking.next(PATIENCE)
+        [after] = await talking.answers(said("prompts/list", 2), seconds=PATIENCE)
+        assert [prompt["name"] for prompt in after["result"]["prompts"]] == ["summarize"]
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_over_http_lists_are_answered_at_once_too(world: World, era: str) -> None:
+    async with gateway_at(world.config, *world.options) as address, http_client(address, era) as client:
+        for method in ("tools/list", *LISTS):
+            assert "result" in await asyncio.wait_for(client.ask(method), AT_ONCE)
+
+
+def call(tool: str, number: int, **arguments: Any) -> dict[str, Any]:
+    return legacy("tools/call", number, name=tool, arguments=arguments)
+
+
+def text_of(answer: dict[str, Any]) -> str:
+    return str(answer["result"]["content"][0]["text"])
+
+
+FIND = {"tool_description": "write a note into the notebook"}
+
+
+async def listed_once(world: World) -> None:
+    """A first start, after which the catalog knows the tools of one server."""
+    world.let_go()
+    async with stdio_client(world.config, *world.options) as client:
+
+        async def is_found() -> bool:
+            found = await client.exchange(call("find_tool", 1, **FIND))
+            return "write_note" in text_of(found) and "Still starting: lab" not in text_of(found)
+
+        await until(is_found, timeout=PATIENCE)
+        assert "written" in text_of(await client.exchange(call("call_tool", 2, tool_name="write_note")))
+        assert client.process.stdin is not None
+        client.process.stdin.close()
+        await asyncio.wait_for(client.process.wait(), PATIENCE)
+    world.hold()
+
+
+async def test_known_tools_are_found_while_their_server_starts_and_a_call_waits_for_it(world: World) -> None:
+    await listed_once(world)
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        [found] = await talking.answers(call("find_tool", 1, **FIND), seconds=PATIENCE)
+        assert text_of(found).startswith("write_note(")
+        assert "Still starting: lab. A call waits for it." in text_of(found)
+        assert "not searched yet: hangs" in text_of(found)
+        await talking.send(call("call_tool", 2, tool_name="write_note", parameters={}))
+        [listed] = await talking.answers(call("list_tools", 3, server="lab"))
+        assert "write_note" in text_of(listed)
+        world.let_go()
+        while (answer := await talking.next(PATIENCE)).get("id") != 2:
+            assert "id" not in answer or "method" in answer
+        assert "written" in text_of(answer)
+
+
+async def test_all_tools_are_listed_at_once_as_they_were(world: World) -> None:
+    await listed_once(world)
+    async with talk(world, "--mode", "transparent") as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        [listed] = await talking.answers(legacy("tools/list", 1))
+        assert [tool["name"] for tool in listed["result"]["tools"]] == ["crash", "write_note"]
+        await talking.send(call("write_note", 2))
+        world.let_go()
+        while (answer := await talking.next(PATIENCE)).get("id") != 2:
+            pass
+        assert "written" in text_of(answer)
+
+
+async def test_after_a_crash_tools_are_found_and_called_again_without_a_denial(world: World) -> None:
+    world.let_go()
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        [wrote] = await talking.answers(call("call_tool", 1, tool_name="lab__write_note"), seconds=PATIENCE)
+        assert "written" in text_of(wrote)
+        [crashed] = await talking.answers(call("call_tool", 2, tool_name="crash"), seconds=PATIENCE)
+        assert crashed["result"]["isError"]
+        world.hold()
+        [found] = await talking.answers(call("find_tool", 3, **FIND), seconds=PATIENCE)
+        assert "write_note" in text_of(found)
+        assert "No tool fits" not in text_of(found)
+        await talking.send(call("call_tool", 4, tool_name="write_note"))
+        world.let_go()
+        while (answer := await talking.next(PATIENCE)).get("id") != 4:
+            pass
+        assert "written" in text_of(answer)
