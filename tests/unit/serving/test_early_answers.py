@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import mcp_types as types
@@ -19,6 +21,7 @@ from mcp_optimizer.serving.first_requests import FirstRequests
 from mcp_optimizer.serving.known_clients import KNOWN_CLIENTS
 from tests.unit.serving.first_exchange import FIRST, answered_early, by_id, encoded, replies_to
 
+NOTES_SERVER = Path(__file__).parents[2] / "e2e" / "notes_server.py"
 NOTHING: dict[str, Any] = {"database": "none", "encoder": "none", "history": False}
 CAPABILITIES: list[dict[str, Any]] = [
     {},
@@ -114,6 +117,69 @@ async def test_no_limit_on_requests_in_progress_is_reached_by_those_that_were_an
     async with Optimizer.from_config({}, limits={"requests": 1}, **NOTHING) as optimizer:
         replies = await replies_to(optimizer, messages, len(messages))
     assert [reply["id"] for reply in replies if "result" in reply] == list(range(21))
+
+
+LISTEN = {"toolsListChanged": True, "promptsListChanged": False}
+LISTEN_ACK = "notifications/subscriptions/acknowledged"
+
+
+async def test_what_is_left_to_the_server_does_not_hold_up_what_follows(optimizer: Optimizer) -> None:
+    called = request("tools/call", 1, name="list_tools", arguments={})
+    left = [called, request("logging/setLevel", 2, level="info"), {**INITIALIZED, "method": "notifications/x"}]
+    messages = [hello(), INITIALIZED, *left, request("prompts/list", 3), request("tools/list", 4)]
+    assert answered_early(encoded(messages)) == 3
+    replies = await replies_to(optimizer, messages, len(messages))
+    assert [reply["id"] for reply in replies[:3]] == [0, 3, 4]
+    assert sorted(reply["id"] for reply in replies) == [0, 1, 2, 3, 4]
+    assert all("result" in reply for reply in replies)
+
+
+async def test_an_id_that_is_in_use_is_not_answered_early(optimizer: Optimizer) -> None:
+    called = request("tools/call", 1, name="list_tools", arguments={})
+    messages = [hello(), called, request("tools/list", "1"), request("ping", 2)]
+    replies = await replies_to(optimizer, messages, 2)
+    assert replies[0]["id"] == 0
+    assert len(replies) == 4
+
+
+@pytest.mark.parametrize("early", [0, 3])
+async def test_a_client_that_listens_is_told_once_that_it_does(optimizer: Optimizer, early: int) -> None:
+    listen = modern("subscriptions/listen", "s")
+    listen["params"]["notifications"] = LISTEN
+    # One that listens for resources is left to the server.
+    further = modern("subscriptions/listen", "r")
+    further["params"]["notifications"] = {"resourceSubscriptions": ["note://1"]}
+    messages = [modern("server/discover", 0), listen, modern("tools/list", 1), further, modern("prompts/list", 2)]
+    assert answered_early(encoded(messages)) == 4
+    replies = await replies_to(optimizer, messages, early)
+    told = [reply["params"] for reply in replies if reply.get("method") == LISTEN_ACK]
+    assert [params["_meta"]["io.modelcontextprotocol/subscriptionId"] for params in told] == ["s", "r"]
+    assert told[0]["notifications"] == {"toolsListChanged": True}
+
+
+@pytest.mark.parametrize("early", [0, 1, 2, 3])
+async def test_whoever_asks_and_gives_up_can_shake_hands(optimizer: Optimizer, early: int) -> None:
+    messages = [modern("server/discover", 0), hello(number=1), INITIALIZED, request("tools/list", 2)]
+    replies = await replies_to(optimizer, messages, early)
+    assert [reply["id"] for reply in replies] == [0, 1, 2]
+    assert all("result" in reply for reply in replies)
+
+
+async def test_before_the_era_is_decided_nothing_is_answered_after_something_unknown() -> None:
+    lines = encoded([modern("server/discover"), request("tools/call", 2, name="x"), hello(number=3)])
+    assert answered_early(lines) == 1
+
+
+@pytest.mark.process
+async def test_a_list_that_was_empty_early_and_is_not_any_more_is_announced(tmp_path: Path) -> None:
+    server = {"command": sys.executable, "args": [str(NOTES_SERVER), str(tmp_path)]}
+    messages = [hello(), INITIALIZED, request("prompts/list", 1), request("resources/templates/list", 2)]
+    otherwise: list[str] = []
+    async with Optimizer.from_config({"notes": server}, **NOTHING) as optimizer:
+        replies = await replies_to(optimizer, messages, 4, otherwise=otherwise.append)
+    assert [reply["id"] for reply in replies] == [0, 1, 2]
+    assert replies[1]["result"] == {"prompts": []}
+    assert otherwise == ["prompts/list"]
 
 
 UNUSUAL_IDS: list[Any] = [None, 1.0, 1.5, True, [], {}, 2**63, -(2**63), "x" * 4_001]
