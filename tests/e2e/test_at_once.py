@@ -18,7 +18,7 @@ from tests.e2e.raw_clients import HELLO, LEGACY, MODERN, http_client, message, s
 from tests.e2e.running import WARM, gateway_at
 from tests.waiting import until
 
-SERVER = Path(__file__).with_name("notes_server.py")
+SERVER = Path(__file__).parents[1] / "servers" / "notes.py"
 AT_ONCE = 4.0
 """Seconds for an answer on a busy machine. It takes a hundredth of that, and took ten seconds."""
 PATIENCE = 60
@@ -30,7 +30,7 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 @dataclass(frozen=True)
 class World:
-    """A server that says nothing until it is let go, and one that never does."""
+    """A server that says nothing until it may, and one that never does."""
 
     config: Path
     go: Path
@@ -40,10 +40,10 @@ class World:
     def options(self) -> tuple[object, ...]:
         return ("--database", self.database, "--encoder", "none")
 
-    def hold(self) -> None:
+    def hush(self) -> None:
         self.go.unlink()
 
-    def let_go(self) -> None:
+    def speak(self) -> None:
         self.go.touch()
 
 
@@ -175,7 +175,7 @@ async def test_what_a_server_has_is_announced_when_it_is_up(world: World, era: s
             await talking.answers(modern("subscriptions/listen", 0, **LISTEN), seconds=PATIENCE)
         [before] = await talking.answers(said("prompts/list", 1))
         assert before["result"]["prompts"] == []
-        world.let_go()
+        world.speak()
         while "notifications/prompts/list_changed" not in talking.notices:
             await talking.next(PATIENCE)
         [after] = await talking.answers(said("prompts/list", 2), seconds=PATIENCE)
@@ -202,7 +202,7 @@ FIND = {"tool_description": "write a note into the notebook"}
 
 async def listed_once(world: World) -> None:
     """A first start, after which the catalog knows the tools of one server."""
-    world.let_go()
+    world.speak()
     async with stdio_client(world.config, *world.options) as client:
 
         async def is_found() -> bool:
@@ -214,7 +214,7 @@ async def listed_once(world: World) -> None:
         assert client.process.stdin is not None
         client.process.stdin.close()
         await asyncio.wait_for(client.process.wait(), PATIENCE)
-    world.hold()
+    world.hush()
 
 
 async def test_known_tools_are_found_while_their_server_starts_and_a_call_waits_for_it(world: World) -> None:
@@ -228,7 +228,7 @@ async def test_known_tools_are_found_while_their_server_starts_and_a_call_waits_
         await talking.send(call("call_tool", 2, tool_name="write_note", parameters={}))
         [listed] = await talking.answers(call("list_tools", 3, server="lab"))
         assert "write_note" in text_of(listed)
-        world.let_go()
+        world.speak()
         while (answer := await talking.next(PATIENCE)).get("id") != 2:
             assert "id" not in answer or "method" in answer
         assert "written" in text_of(answer)
@@ -241,26 +241,26 @@ async def test_all_tools_are_listed_at_once_as_they_were(world: World) -> None:
         [listed] = await talking.answers(legacy("tools/list", 1))
         assert [tool["name"] for tool in listed["result"]["tools"]] == ["crash", "write_note"]
         await talking.send(call("write_note", 2))
-        world.let_go()
+        world.speak()
         while (answer := await talking.next(PATIENCE)).get("id") != 2:
             pass
         assert "written" in text_of(answer)
 
 
 async def test_after_a_crash_tools_are_found_and_called_again_without_a_denial(world: World) -> None:
-    world.let_go()
+    world.speak()
     async with talk(world) as talking:
         await talking.answers(*SHAKE[0], seconds=PATIENCE)
         [wrote] = await talking.answers(call("call_tool", 1, tool_name="lab__write_note"), seconds=PATIENCE)
         assert "written" in text_of(wrote)
         [crashed] = await talking.answers(call("call_tool", 2, tool_name="crash"), seconds=PATIENCE)
         assert crashed["result"]["isError"]
-        world.hold()
+        world.hush()
         [found] = await talking.answers(call("find_tool", 3, **FIND), seconds=PATIENCE)
         assert "write_note" in text_of(found)
         assert "No tool fits" not in text_of(found)
         await talking.send(call("call_tool", 4, tool_name="write_note"))
-        world.let_go()
+        world.speak()
         while (answer := await talking.next(PATIENCE)).get("id") != 4:
             pass
         assert "written" in text_of(answer)

@@ -55,7 +55,7 @@ REGISTERED: Mapping[str, type[types.RequestParams]] = {
 _LISTS = frozenset(kind.method for kind in KINDS)
 
 
-class FirstStart(Protocol):
+class StartPatience(Protocol):
     """How long the first requests of clients wait while servers start."""
 
     async def settled(self) -> None:
@@ -93,7 +93,7 @@ class Relay:
         pool: UpstreamPool,
         states: Callable[[], Mapping[str, UpstreamState]],
         tools_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
-        first_start: FirstStart | None = None,
+        first_start: StartPatience | None = None,
         limits: Limits = DEFAULT_LIMITS,
         permits: Permits = _everywhere,
         trail: AuditTrail | None = None,

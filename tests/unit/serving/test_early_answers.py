@@ -21,7 +21,7 @@ from mcp_optimizer.serving.first_requests import FirstRequests
 from mcp_optimizer.serving.known_clients import KNOWN_CLIENTS
 from tests.unit.serving.first_exchange import FIRST, answered_early, by_id, encoded, replies_to
 
-NOTES_SERVER = Path(__file__).parents[2] / "e2e" / "notes_server.py"
+NOTES_SERVER = Path(__file__).parents[2] / "servers" / "notes.py"
 NOTHING: dict[str, Any] = {"database": "none", "encoder": "none", "history": False}
 CAPABILITIES: list[dict[str, Any]] = [
     {},

@@ -1,6 +1,6 @@
 """A server with one tool, one prompt and one resource, which begins to speak when a file is there.
 
-notes_server.py FILE: without the file it is there and says nothing, as one that is still being fetched by npx, or one
+notes.py FILE: without the file it is there and says nothing, as one that is still being fetched by npx, or one
 that hangs. Its tool `crash` ends the process.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
+import threading
 from typing import Any
 
 TOOLS = [
@@ -42,7 +42,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 
 def main() -> None:
     while not os.path.exists(sys.argv[1]):
-        time.sleep(0.02)
+        threading.Event().wait(0.02)
     for line in sys.stdin:
         message = json.loads(line)
         if "id" not in message:
