@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -129,19 +130,48 @@ async def test_the_client_s_command_removes_what_it_added_when_the_file_changed_
 
 async def test_a_command_that_fails_or_writes_nothing_falls_back_to_the_file(home: Path) -> None:
     bin_folder = fake(home, "claude")
-    fake(home, "codex")
+    fake(home, "gemini")
+    (home / ".gemini").mkdir()
     (home / ".claude.json").write_text("{}")
     failed = await run(home, "connect", "claude-code", "--yes", path=bin_folder, FAKE_FAILS="1")
     assert failed.code == 0, failed.err
     assert "failed with code 3, so the file was edited" in failed.out
     assert "mcp-optimizer" in (home / ".claude.json").read_text()
-    silent = await run(home, "connect", "codex", "--yes", path=bin_folder)
+    silent = await run(home, "connect", "gemini", "--yes", path=bin_folder)
     assert "did not write the entry" in silent.out
-    assert noted(home)[-1][1:5] == ["mcp", "add", "mcp-optimizer", "--"]
-    assert "[mcp_servers.mcp-optimizer]" in (home / ".codex" / "config.toml").read_text()
-    edited = await run(home, "disconnect", "codex", "--yes", "--file", path=bin_folder)
+    assert noted(home)[-1][1:6] == ["mcp", "add", "--scope", "user", "mcp-optimizer"]
+    assert "mcp-optimizer" in (home / ".gemini" / "settings.json").read_text()
+    edited = await run(home, "disconnect", "gemini", "--yes", "--file", path=bin_folder)
     assert edited.code == 0, edited.err
-    assert (home / ".codex" / "config.toml").read_text() == CODEX
+    assert not (home / ".gemini" / "settings.json").exists()
+
+
+async def test_variables_of_the_server_file_are_passed_on_by_name(home: Path) -> None:
+    servers = home / "servers.json"
+    servers.write_text(
+        '{"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "${LAB_TOKEN}", "L": "${env:LEVEL:-2}"}},'
+        ' "b": {"url": "https://b.example/mcp", "bearer_token_env_var": "B_TOKEN", "headers": {"H": "${userHome}"}}}}'
+    )
+    bin_folder = fake(home, "codex")
+    fake(home, "gemini")
+    for folder in (".gemini", ".qwen", ".vibe"):
+        (home / folder).mkdir()
+    for client in ("codex", "gemini", "qwen"):
+        done = await run(
+            home, "connect", client, "--yes", "--config", str(servers), path=bin_folder, LAB_TOKEN="hunter2"
+        )
+        assert done.code == 0, done.err
+        assert "warning: " + client not in done.err
+    assert not (home / "noted.jsonl").exists(), "their own commands cannot write it"
+    codex = tomllib.loads((home / ".codex" / "config.toml").read_text())["mcp_servers"]["mcp-optimizer"]
+    assert codex["env_vars"] == ["B_TOKEN", "LAB_TOKEN", "LEVEL"]
+    assert codex["required"] is True
+    for file in (".gemini/settings.json", ".qwen/settings.json"):
+        text = (home / file).read_text()
+        assert json.loads(text)["mcpServers"]["mcp-optimizer"]["env"]["LAB_TOKEN"] == "$LAB_TOKEN"
+        assert "hunter2" not in text
+    vibe = await run(home, "connect", "vibe", "--yes", "--config", str(servers))
+    assert "Mistral Vibe does not pass on variables, and your server file uses B_TOKEN, LAB_TOKEN, LEVEL" in vibe.err
 
 
 async def test_all_clients_are_connected_though_one_fails(home: Path) -> None:

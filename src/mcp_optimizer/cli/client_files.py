@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import APP_NAME, Settings
 
 if TYPE_CHECKING:
@@ -19,6 +20,21 @@ def this_machine() -> Machine:
     from mcp_optimizer.clients.finding import Machine
 
     return Machine(Path.home(), os.environ, sys.platform, Path.cwd())
+
+
+def variables_of(path: Path) -> tuple[str, ...]:
+    """The variables of the environment that a server file uses; none of one that cannot be read, which is said later."""
+    from mcp_optimizer.clients.finding import LARGEST, content_of
+    from mcp_optimizer.textfiles.kinds import FileKind
+    from mcp_optimizer.textfiles.reading import UnreadableText, parsed
+    from mcp_optimizer.upstream.config import servers_of
+    from mcp_optimizer.upstream.variables import variables_used
+
+    try:
+        document = parsed(content_of(path, LARGEST[FileKind.JSON]).decode("utf-8"), FileKind.JSON)
+        return tuple(sorted(variables_used(servers_of(document, path)[1])))
+    except (UnicodeDecodeError, UnreadableText, ConfigurationError):
+        return ()
 
 
 def backups_of(settings: Settings) -> Backups:

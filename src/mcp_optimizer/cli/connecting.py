@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.client_files import backups_of, this_machine
+from mcp_optimizer.cli.client_files import backups_of, this_machine, variables_of
 from mcp_optimizer.cli.client_programs import run_client, this_program
 from mcp_optimizer.cli.connect_report import ClientOutcome, report, show_plan, warn
 from mcp_optimizer.cli.options import JsonFlag, with_settings
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.clients.own_entry import OurGateway
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAMED = 5
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Client = Annotated[str, typer.Argument(metavar="[CLIENT]", help="A client, such as cursor or claude-code.")]
@@ -100,6 +101,7 @@ def disconnect(
 def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGateway, choices: ConnectChoices) -> None:
     from mcp_optimizer.clients.connecting import connecting
     from mcp_optimizer.clients.own_commands import adding
+    from mcp_optimizer.clients.own_entry import not_passed_on
 
     machine, backups = this_machine(), backups_of(settings)
 
@@ -108,6 +110,12 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
         if change.connected_as:
             return ClientOutcome(client, "unchanged", change, note=f"is connected already, as {change.connected_as!r}")
         words = adding(client.name, choices.name, change.entry, gateway)
+        if missing := not_passed_on(client.name, gateway):
+            named = ", ".join(missing[:_NAMED]) + (f" and {len(missing) - _NAMED} more" if missing[_NAMED:] else "")
+            warn(
+                f"{client.title} does not pass on variables, and your server file uses {named}. Store each with "
+                f"`mcp-optimizer secret set NAME`, and write ${{secret:NAME}} in {settings.server_file}"
+            )
         return ClientOutcome(client, "connect", change, command=_usable(words, choices))
 
     def done(outcome: ClientOutcome) -> ClientOutcome:
@@ -254,7 +262,8 @@ def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
         warn(f"{file} is the server file of this folder: whoever can change the folder decides what is started")
     if not file.exists():
         warn(f"There is no server file at {file} yet: mcp-optimizer import, or mcp-optimizer init {file}")
-    return OurGateway(words[0], (*words[1:], "serve", "--config", str(file)))
+    started = (*words[1:], "serve", "--config", str(file))
+    return OurGateway(words[0], started, variables=variables_of(file))
 
 
 def _usable(words: list[str], choices: ConnectChoices) -> list[str]:

@@ -14,7 +14,8 @@ from typing import Any
 from mcp_optimizer.clients.documents import ListedEntry, listing
 from mcp_optimizer.clients.finding import FoundFile, Machine, file_at
 from mcp_optimizer.clients.known import ClientProgram, FilePlace, KeyPath
-from mcp_optimizer.clients.own_entry import NotForThisClient, OurGateway, entry_for, is_ours
+from mcp_optimizer.clients.moving import without_listed
+from mcp_optimizer.clients.own_entry import IN_LISTS, NotForThisClient, OurGateway, entry_for, is_ours
 from mcp_optimizer.textfiles.editing import CannotEdit, with_item, with_value, without_item, without_value
 from mcp_optimizer.textfiles.reading import UnreadableText, parsed
 
@@ -95,9 +96,11 @@ def disconnecting(client: ClientProgram, machine: Machine, name: str, *, in_proj
 
 
 def is_installed(client: ClientProgram, machine: Machine) -> bool:
-    """Whether the folder of a client is there, or its file."""
+    """Whether a folder of a client is there, or a file."""
     where = machine.home, machine.environment, machine.platform
-    return client.folder(*where).is_dir() or any(os.path.lexists(place.path) for place in client.files(*where))
+    return any(one.is_dir() for one in client.folders(*where)) or any(
+        os.path.lexists(place.path) for place in client.files(*where)
+    )
 
 
 def has_entry(change: FileChange) -> bool:
@@ -121,9 +124,10 @@ def is_empty(text: str, place: FilePlace) -> bool:
 def _file(client: ClientProgram, machine: Machine, in_project: bool, must_be_installed: bool = True) -> FoundFile:
     places = _places(client, machine, in_project)
     if must_be_installed and not in_project and not is_installed(client, machine):
-        folder = client.folder(machine.home, machine.environment, machine.platform)
+        folder = client.folders(machine.home, machine.environment, machine.platform)[0]
         raise CannotConnect(f"{client.title} is not installed here: there is no {folder}.")
-    place = next((one for one in places if os.path.lexists(one.path)), places[0])
+    there = [one for one in places if os.path.lexists(one.path)] or [one for one in places if one.path.parent.is_dir()]
+    place = there[0] if there else places[0]
     if place.leads_out:
         raise CannotConnect(f"{place.path} was not changed. It is a link that leads out of {place.project}.")
     if not os.path.lexists(place.path):
@@ -192,7 +196,7 @@ def _path(file: FoundFile, name: str) -> KeyPath:
 
 def _with_entry(file: FoundFile, there: ListedEntry | None, name: str, entry: Mapping[str, Any]) -> str:
     kind = file.place.kind
-    if file.client.name != "continue":
+    if file.client.name not in IN_LISTS:
         return with_value(file.text, kind, _path(file, name), dict(entry))
     text = file.text if there is None or there.index is None else without_item(file.text, kind, there.at, there.index)
     return with_item(text, kind, file.place.servers[0], dict(entry))
@@ -200,5 +204,5 @@ def _with_entry(file: FoundFile, there: ListedEntry | None, name: str, entry: Ma
 
 def _without_entry(file: FoundFile, there: ListedEntry) -> str:
     if there.index is not None:
-        return without_item(file.text, file.place.kind, there.at, there.index)
+        return without_listed(file.text, file.place.kind, there.at, there.index)
     return without_value(file.text, file.place.kind, there.at)

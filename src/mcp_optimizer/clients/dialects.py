@@ -32,6 +32,7 @@ _RENAMED = {
     "transportType": "type",
     "environment": "env",
 }
+_SEARCHED = "which tools its own search hides is up to the client"
 _LEFT_OUT = {
     "autoApprove": _ASKING,
     "alwaysAllow": _ASKING,
@@ -61,7 +62,7 @@ _PLAIN = ClientDialect(Spelling.NONE)
 DIALECTS: Mapping[str, ClientDialect] = {
     "file": ClientDialect(),
     "claude-desktop": _PLAIN,
-    "claude-code": ClientDialect(in_milliseconds=True),
+    "claude-code": ClientDialect(left_out=_LEFT_OUT | {"alwaysLoad": _SEARCHED}, in_milliseconds=True),
     "cursor": _EDITOR,
     "vscode": ClientDialect(
         Spelling.EDITOR,
@@ -69,7 +70,7 @@ DIALECTS: Mapping[str, ClientDialect] = {
         | {"dev": "it is for developing a server in VS Code"}
         | dict.fromkeys(("sandbox", "sandboxEnabled"), "servers run without a sandbox here"),
     ),
-    "copilot-cli": ClientDialect(in_milliseconds=True),
+    "copilot-cli": ClientDialect(left_out=_LEFT_OUT | {"deferTools": _SEARCHED}, in_milliseconds=True),
     "windsurf": _EDITOR,
     "cline": _EDITOR,
     "roo": ClientDialect(
@@ -84,13 +85,38 @@ DIALECTS: Mapping[str, ClientDialect] = {
         left_out=_LEFT_OUT
         | dict.fromkeys(("startup_timeout_sec", "startup_timeout_ms"), _STARTING)
         | dict.fromkeys(("default_tools_approval_mode", "tools"), _ASKING)
-        | {"required": "a server that fails never stops the others"},
+        | {"required": "a server that fails never stops the others", "omit_tools_from": _SEARCHED},
     ),
     "gemini": ClientDialect(
         Spelling.GEMINI,
         shapes.of_gemini,
         left_out=_LEFT_OUT | {"trust": _ASKING, "extensionName": _ELSEWHERE},
         in_milliseconds=True,
+    ),
+    "qwen": ClientDialect(
+        Spelling.GEMINI,
+        shapes.of_gemini,
+        left_out=_LEFT_OUT | {"trust": _ASKING, "extensionName": _ELSEWHERE, "alwaysLoadTools": _SEARCHED},
+        in_milliseconds=True,
+    ),
+    "kimi": ClientDialect(
+        Spelling.NONE,
+        renamed=_RENAMED | {"toolTimeoutMs": "timeout", "bearerTokenEnvVar": "bearer_token_env_var"},
+        left_out=_LEFT_OUT | {"startupTimeoutMs": _STARTING, "executor": "servers are always started here"},
+        in_milliseconds=True,
+    ),
+    "vibe": ClientDialect(
+        Spelling.NONE,
+        shapes.of_vibe,
+        left_out=_LEFT_OUT
+        | {
+            "startup_timeout_sec": _STARTING,
+            "prompt": "it is a hint that only Vibe adds to descriptions",
+            "sampling_enabled": "what servers may ask of models is up to your client",
+        },
+    ),
+    "openhands": ClientDialect(
+        Spelling.NONE, left_out=_LEFT_OUT | {"keep_alive": "servers stay as long as they are used"}
     ),
     "opencode": ClientDialect(Spelling.OPENCODE, shapes.of_opencode, left_out=_LEFT_OUT | {"timeout": _STARTING}),
     "goose": ClientDialect(

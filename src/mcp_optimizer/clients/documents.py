@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.clients.finding import FoundFile
-from mcp_optimizer.clients.known import KeyPath
+from mcp_optimizer.clients.known import KeyPath, SwitchOff
 
 MOST_SERVERS = 500
 """Servers that are read from one part of a file."""
@@ -97,8 +97,8 @@ def _is_other_version(at: KeyPath, servers: Any, document: Any) -> bool:
 
 
 def _is_excluded(name: str, found: FoundFile) -> bool:
-    """Whether Gemini CLI's lists leave a server out."""
-    if found.client.name != "gemini":
+    """Whether lists of Gemini CLI, or of Qwen Code, leave a server out."""
+    if found.client.switch_off is not SwitchOff.EXCLUDED:
         return False
     excluded = _names(found.document, ("mcp", "excluded")) | _names(found.document, ("excludeMCPServers",))
     allowed = _names(found.document, ("mcp", "allowed")) | _names(found.document, ("allowMCPServers",))

@@ -67,7 +67,8 @@ def translated(name: str, value: Any, origin: EntryOrigin, environment: Mapping[
     if spec.problem and spec.problem_kind not in _FOR_LATER:
         return TranslatedEntry(notes=notes, refused=_plain(spec.problem), is_off=is_off)
     if spec.problem:
-        notes = (*notes, _plain(spec.problem))
+        said = _plain(spec.problem)
+        notes = (*notes, said.partition("; ")[0] if spec.problem_kind is FailureKind.VARIABLE else said)
     return TranslatedEntry(entry, notes, is_off=is_off, is_gateway=is_gateway(spec))
 
 

@@ -146,7 +146,7 @@ def _written_by(document: Mapping[str, Any], kind: FileKind) -> tuple[ClientProg
 
 def _name_of_writer(document: Mapping[str, Any], kind: FileKind) -> str | None:
     if kind is FileKind.TOML:
-        return "codex"
+        return "vibe" if isinstance(document.get("mcp_servers"), list) else "codex"
     if kind is FileKind.YAML:
         return "goose" if "extensions" in document else "continue"
     for key, name in (("context_servers", "zed"), ("amp.mcpServers", "amp"), ("projects", "claude-code")):

@@ -114,10 +114,10 @@ class ClientProgram:
         main = self.known_files[0]
         return tuple(FilePlace(project / path, main.kind, main.servers, project) for path in self.in_projects)
 
-    def folder(self, home: Path, environment: Mapping[str, str], platform: str) -> Path:
-        """The folder that exists if the client is installed."""
-        main = self.known_files[0].located(home, environment, platform)
-        return home / self.sign if self.sign and main.parent == home else main.parent
+    def folders(self, home: Path, environment: Mapping[str, str], platform: str) -> tuple[Path, ...]:
+        """The folders of which one exists if the client is installed, that of its main file first."""
+        found = (one.located(home, environment, platform).parent for one in self.known_files)
+        return tuple(home / self.sign if self.sign and one == home else one for one in found)
 
 
 def _folder(base: Base, home: Path, environment: Mapping[str, str], platform: str) -> Path:
@@ -179,7 +179,13 @@ _ALL = (
     ClientProgram(
         "cline",
         "Cline",
-        (KnownFile(Base.SUPPORT, f"{_STORAGE}/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),),
+        (
+            KnownFile(
+                Base.HOME, ".cline/data/settings/cline_mcp_settings.json", file_variable="CLINE_MCP_SETTINGS_PATH"
+            ),
+            # Where earlier versions of its extension keep them.
+            KnownFile(Base.SUPPORT, f"{_STORAGE}/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+        ),
         switch_off=SwitchOff.DISABLED,
     ),
     ClientProgram(
@@ -212,6 +218,28 @@ _ALL = (
         switch_off=SwitchOff.EXCLUDED,
         program="gemini",
     ),
+    ClientProgram(
+        "qwen",
+        "Qwen Code",
+        (KnownFile(Base.HOME, ".qwen/settings.json"),),
+        (".qwen/settings.json",),
+        switch_off=SwitchOff.EXCLUDED,
+    ),
+    ClientProgram(
+        "kimi",
+        "Kimi Code",
+        (KnownFile(Base.HOME, ".kimi-code/mcp.json", folder_variable="KIMI_CODE_HOME"),),
+        (".kimi-code/mcp.json",),
+        switch_off=SwitchOff.ENABLED,
+    ),
+    # Vibe's own switch hides tools only: it would still start the server.
+    ClientProgram(
+        "vibe",
+        "Mistral Vibe",
+        (KnownFile(Base.HOME, ".vibe/config.toml", (("mcp_servers",),), FileKind.TOML, "VIBE_HOME"),),
+        (".vibe/config.toml",),
+    ),
+    ClientProgram("openhands", "OpenHands", (KnownFile(Base.HOME, ".openhands/mcp.json"),)),
     ClientProgram(
         "opencode",
         "opencode",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from mcp_optimizer.clients.documents import ListedEntry
 from mcp_optimizer.clients.finding import FoundFile
-from mcp_optimizer.clients.known import SwitchOff
+from mcp_optimizer.clients.known import KeyPath, SwitchOff
 from mcp_optimizer.textfiles.editing import with_value, without_item, without_value
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import parsed
@@ -24,7 +24,7 @@ def switched_off(file: FoundFile, entries: Iterable[ListedEntry]) -> str:
     # The last item of a list first: removing one moves those behind it.
     for entry in sorted(entries, key=lambda one: -1 if one.index is None else -one.index):
         if entry.index is not None:
-            text = without_item(text, kind, entry.at, entry.index)
+            text = without_listed(text, kind, entry.at, entry.index)
         elif how is SwitchOff.DISABLED:
             text = with_value(text, kind, (*entry.at, "disabled"), True)
         elif how is SwitchOff.ENABLED:
@@ -34,6 +34,15 @@ def switched_off(file: FoundFile, entries: Iterable[ListedEntry]) -> str:
         else:
             text = without_value(text, kind, entry.at)
     return text
+
+
+def without_listed(text: str, kind: FileKind, at: KeyPath, index: int) -> str:
+    """The text without an item of a list. The list stays one, also without items: Continue refuses a null."""
+    text = without_item(text, kind, at, index)
+    holder = parsed(text, kind) or {}
+    for key in at[:-1]:
+        holder = holder.get(key) or {}
+    return with_value(text, kind, at, []) if at[-1] in holder and holder[at[-1]] is None else text
 
 
 def _excluded(text: str, kind: FileKind, name: str) -> str:

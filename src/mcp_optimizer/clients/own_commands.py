@@ -20,10 +20,8 @@ def adding(client: str, name: str, entry: Mapping[str, Any], gateway: OurGateway
     if client in ("vscode", "vscode-insiders"):
         program = "code" if client == "vscode" else "code-insiders"
         return [program, "--add-mcp", json.dumps({"name": name, **entry})]
-    if client == "codex":
-        key = ["--bearer-token-env-var", gateway.key_variable] if gateway.key_variable else []
-        return ["codex", "mcp", "add", name, *(["--url", gateway.url, *key] if gateway.url else ["--", *started])]
-    if client == "gemini":
+    # Codex's command writes neither `required` nor the names of variables, and that of Gemini CLI writes their values.
+    if client == "gemini" and not gateway.variables:
         begin = ["gemini", "mcp", "add", "--scope", "user"]
         if not gateway.url:
             # What follows the two dashes is the server's, even if it looks like an option.

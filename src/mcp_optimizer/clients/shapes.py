@@ -7,6 +7,7 @@ stays, so that it is named later. Raises UnusableEntry for what only that client
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 from mcp_optimizer.upstream.entry_values import UnusableEntry, mapping, text_of, texts
@@ -44,8 +45,8 @@ def of_codex(entry: Entry) -> Entry:
         if not isinstance(passed, list):
             raise UnusableEntry('"env_vars" must be a list of names')
         names = [_name(one.get("name") if isinstance(one, dict) else one, "env_vars") for one in passed]
-        # Codex leaves out what is not set.
-        entry["env"] = {name: f"${{{name}:-}}" for name in names} | mapping(entry.get("env") or {}, "env")
+        # Codex leaves out what is not set. Here that is a problem with a name, not a server without its token.
+        entry["env"] = {name: f"${{{name}}}" for name in names} | mapping(entry.get("env") or {}, "env")
     return entry
 
 
@@ -63,6 +64,40 @@ def of_gemini(entry: Entry) -> Entry:
     if "httpUrl" in entry:
         return {"type": "http"} | {key: value for key, value in entry.items() if key not in ("type", "url")}
     return {"type": "sse", **entry} if "url" in entry and "command" not in entry else dict(entry)
+
+
+def of_vibe(entry: Entry) -> Entry:
+    """An item of a list. `command` is a line or a list of words; headers are in `auth`, earlier beside it."""
+    entry = {key: value for key, value in entry.items() if key != "name"}
+    entry = _moved(entry, {"tool_timeout_sec": "timeout"})
+    auth = entry.pop("auth", None)
+    if isinstance(auth, dict) and auth.get("type") == "oauth":
+        names = {"client_id": "clientId", "redirect_port": "callbackPort"}
+        entry["oauth"] = {names.get(key, key): value for key, value in auth.items() if key != "type"}
+    elif isinstance(auth, dict):
+        entry |= {key: value for key, value in auth.items() if key != "type"}
+    elif auth is not None:
+        raise UnusableEntry('"auth" is not a table')
+    if variable := entry.pop("api_key_env", None):
+        header, form = entry.pop("api_key_header", "Authorization"), entry.pop("api_key_format", "Bearer {token}")
+        value = text_of(form, "api_key_format").replace("{token}", f"${{{_name(variable, 'api_key_env')}}}")
+        headers = mapping(entry.get("headers") or {}, "headers")
+        entry["headers"] = {text_of(header, "api_key_header"): value} | headers
+    if not entry.get("disabled_tools"):
+        entry.pop("disabled_tools", None)
+    command = entry.get("command")
+    words = texts(command, "command") if isinstance(command, list) else _split(command) if command is not None else []
+    if words:
+        more = texts(entry.get("args") or [], "args")
+        entry |= {"command": words[0], "args": [*words[1:], *more]}
+    return entry
+
+
+def _split(command: Any) -> list[str]:
+    try:
+        return shlex.split(text_of(command, "command"))
+    except ValueError:
+        raise UnusableEntry('"command" has a quotation mark without its end') from None
 
 
 def of_opencode(entry: Entry) -> Entry:

@@ -40,26 +40,28 @@ def without_value(text: str, kind: FileKind, path: Sequence[str]) -> str:
         raise CannotEdit("It is nested too deeply") from None
 
 
-def with_item(text: str, kind: FileKind, path: Sequence[str], item: Any) -> str:
-    """The text with an item at the end of the list at a path. Only for YAML."""
+def with_item(text: str, kind: FileKind, path: Sequence[str], item: Any, *, first: bool = False) -> str:
+    """The text with an item at the end of the list at a path, or in TOML at its beginning. Not for JSON."""
     _check(path)
     expected = _document(text, kind)
     there = _at(expected, path)
     if there is not None and not isinstance(there, list):
         raise CannotEdit(f'"{".".join(path)}" is not a list')
-    _put(expected, path, [*(there or []), item])
-    _only_yaml(kind)
+    _put(expected, path, [item, *(there or [])] if first else [*(there or []), item])
+    _has_items(kind)
+    if kind is FileKind.TOML:
+        return _checked([toml_edits.with_item(text, path, item, first=first)], kind, [expected])
     return _checked([yaml_edits.with_item(text, path, item)], kind, [expected])
 
 
 def without_item(text: str, kind: FileKind, path: Sequence[str], index: int) -> str:
-    """The text without one item of the list at a path. Only for YAML."""
+    """The text without one item of the list at a path. Not for JSON."""
     _check(path)
     expected = _document(text, kind)
     there = _at(expected, path)
     if not isinstance(there, list) or not 0 <= index < len(there):
         return text
-    _only_yaml(kind)
+    _has_items(kind)
     rest = there[:index] + there[index + 1 :]
     _put(expected, path, rest)
     choices = [expected]
@@ -67,12 +69,13 @@ def without_item(text: str, kind: FileKind, path: Sequence[str], index: int) -> 
         empty = _document(text, kind)
         _put(empty, path, None)
         choices += [empty, *_without(text, kind, path)]
-    return _checked(yaml_edits.without_item(text, path, index), kind, choices)
+    edits = toml_edits if kind is FileKind.TOML else yaml_edits
+    return _checked(edits.without_item(text, path, index), kind, choices)
 
 
-def _only_yaml(kind: FileKind) -> None:
-    if kind is not FileKind.YAML:
-        raise CannotEdit(f"Items of lists are edited in YAML only, not in {kind}")
+def _has_items(kind: FileKind) -> None:
+    if kind is FileKind.JSON:
+        raise CannotEdit(f"Items of lists are not edited in {kind}")
 
 
 def _check(path: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Sets and removes values in the text of a JSON file, and leaves every other byte as it is.
 
 Called by `editing`, which checks the results. What is inserted can be told from what was there before: an object
-that is created to hold a value has one blank behind its brace, so removing the value removes that object again.
+that is created to hold a value has two blanks before its brace, so removing the value removes that object again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from mcp_optimizer.textfiles import jsonc
 from mcp_optimizer.textfiles.json_spans import Box, JsonMember, box_at, end_of_visible, first_visible
 from mcp_optimizer.textfiles.kinds import BOM, CannotEdit, line_end
 
-_CREATED = " "
-"""Behind the brace of an object that was created for a value."""
+_CREATED = ":  "
+"""Before the brace of an object that was created for a value."""
+_ALL_CREATED = ":   "
+"""Before the first value of a text that was empty."""
+_CREATED_BEFORE = " "
+"""Behind that brace, as earlier versions wrote it."""
 _NEW_LINE = re.compile(r"\r?\n[ \t]*\Z")
 _ONLY_NEW_LINE = re.compile(r"\r?\n[ \t]*")
 
@@ -24,7 +28,7 @@ _ONLY_NEW_LINE = re.compile(r"\r?\n[ \t]*")
 def with_value(text: str, path: Sequence[str], value: Any) -> str:
     if not text.removeprefix(BOM).strip():
         end = line_end(text)
-        return text + _created(path, value, end, "  ", is_tall=True) + end
+        return text + _created(path, value, end, "  ", is_tall=True, mark=_ALL_CREATED) + end
     boxes, member = _walk(text, path)
     box, rest = boxes[-1], path[len(boxes) - 1 :]
     end, unit = line_end(text), _unit(text, boxes[0])
@@ -43,7 +47,7 @@ def without_value(text: str, path: Sequence[str]) -> list[str]:
     depth = len(boxes) - 1
     while depth and _was_created(text, boxes[depth]):
         depth -= 1
-    if not depth and _was_created(text, boxes[0]) and text[boxes[0].close + 1 :] == line_end(text):
+    if not depth and _is_all_created(text, boxes[0], path, member):
         return [text[: boxes[0].open]]
     box = boxes[depth]
     member = next(one for one in box.members if one.key == path[depth])
@@ -132,7 +136,14 @@ def _was_created(text: str, box: Box) -> bool:
     if len(box.members) != 1:
         return False
     before, _, is_ours = _parts(text, box)
-    return is_ours and before == _CREATED
+    is_marked = before == "" and text[: box.open].endswith((_CREATED, _ALL_CREATED))
+    return is_ours and (is_marked or before == _CREATED_BEFORE)
+
+
+def _is_all_created(text: str, root: Box, path: Sequence[str], member: JsonMember) -> bool:
+    """Whether a text is what was made of an empty one for this value."""
+    value = json.loads(jsonc.strict(text)[member.value_start : member.value_end])
+    return not text[: root.open].removeprefix(BOM).strip() and text == with_value(text[: root.open], path, value)
 
 
 def _emptied(text: str, box: Box) -> str:
@@ -154,14 +165,14 @@ def _unit(text: str, root: Box) -> str:
     return inner.removeprefix(outer) or "  "
 
 
-def _member(keys: Sequence[str], value: Any, line: str, unit: str, is_tall: bool) -> str:
+def _member(keys: Sequence[str], value: Any, line: str, unit: str, is_tall: bool, mark: str = "") -> str:
     inner = _created(keys[1:], value, line, unit, is_tall) if keys[1:] else _rendered(value, line, unit, is_tall)
-    return f"{_scalar(keys[0])}: {inner}"
+    return f"{_scalar(keys[0])}{mark or (_CREATED if keys[1:] else ': ')}{inner}"
 
 
-def _created(keys: Sequence[str], value: Any, line: str, unit: str, is_tall: bool) -> str:
+def _created(keys: Sequence[str], value: Any, line: str, unit: str, is_tall: bool, mark: str = "") -> str:
     before, after = (line + unit, line) if is_tall else ("", "")
-    return "{" + _CREATED + before + _member(keys, value, line + unit, unit, is_tall) + after + "}"
+    return "{" + before + _member(keys, value, line + unit, unit, is_tall, mark) + after + "}"
 
 
 def _rendered(value: Any, line: str, unit: str, is_tall: bool) -> str:

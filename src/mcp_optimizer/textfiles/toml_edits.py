@@ -1,7 +1,8 @@
 """Sets and removes values in the text of a TOML file: tables with a header of their own, and single keys.
 
 Called by `editing`, which checks the results. A table is added at the end as one block; a single key is added to the
-table that is nearest to it, with dotted keys for what does not exist yet.
+table that is nearest to it, with dotted keys for what does not exist yet. Items of a list are tables with `[[name]]`, or
+written in brackets.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Statement:
     is_header: bool
     value_start: int = 0
     value_end: int = 0
+    is_item: bool = False
+    """Whether it is the header of an item of a list."""
 
 
 def with_value(text: str, path: Sequence[str], value: Any) -> str:
@@ -63,6 +66,51 @@ def without_value(text: str, path: Sequence[str]) -> list[str]:
     return [mark + _without(body, found)]
 
 
+def with_item(text: str, path: Sequence[str], item: Any, *, first: bool) -> str:
+    mark, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    statements, wanted = list(_statements(body)), tuple(path)
+    exact = next((one for one in statements if not one.is_header and one.path == wanted), None)
+    if exact is not None:
+        there = _in_brackets(body, exact)
+        items = [item, *there] if first else [*there, item]
+        return mark + body[: exact.value_start] + _inline(items) + body[exact.value_end :]
+    if not isinstance(item, Mapping):
+        raise CannotEdit(f"{_dotted(wanted)} is a list of tables")
+    end = line_end(body)
+    block = _table(wanted, item, end).replace("[", "[[", 1).replace("]", "]]", 1)
+    headers = [one for one in statements if one.is_item and one.path == wanted]
+    if first and headers:
+        at = headers[0].start
+        return mark + body[:at] + block + end + body[at:]
+    return mark + _with_block(body, block)
+
+
+def without_item(text: str, path: Sequence[str], index: int) -> list[str]:
+    mark, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    statements, wanted = list(_statements(body)), tuple(path)
+    exact = next((one for one in statements if not one.is_header and one.path == wanted), None)
+    if exact is not None:
+        items = _in_brackets(body, exact)
+        return [
+            mark + body[: exact.value_start] + _inline(items[:index] + items[index + 1 :]) + body[exact.value_end :]
+        ]
+    headers = [one for one in statements if one.is_item and one.path == wanted]
+    start = headers[index].start
+    # Up to the next item, or to a table that is not part of this one.
+    ends = (one.start for one in statements if one.is_header and (one in headers or one.path[: len(wanted)] != wanted))
+    stop = min((end for end in ends if end > start), default=len(body))
+    return [mark + _without(body, [one for one in statements if start <= one.start < stop])]
+
+
+def _in_brackets(body: str, found: Statement) -> list[Any]:
+    """The items of a list that is written in brackets. One with comments in it would lose them."""
+    shown = body[found.value_start : found.value_end]
+    items = tomllib.loads(f"x = {shown}")["x"]
+    if not isinstance(items, list) or any(token.group().startswith("#") for token in _TOKEN.finditer(shown)):
+        raise CannotEdit(f"{_dotted(found.path)} has comments in its brackets; edit it by hand")
+    return items
+
+
 def _statements(body: str) -> Iterator[Statement]:
     """The statements of a valid text, in order; blank lines and comments are part of none."""
     table: tuple[str, ...] = ()
@@ -74,8 +122,9 @@ def _statements(body: str) -> Iterator[Statement]:
         if mark == "\n" and not depth:
             stop = min(token.end(), len(body))
             if is_header:
-                table = _path(body[start:last].strip().strip("[]"))
-                yield Statement(start, stop, table, is_header=True)
+                header = body[start:last].strip()
+                table = _path(header.strip("[]"))
+                yield Statement(start, stop, table, is_header=True, is_item=header.startswith("[["))
             elif equals >= 0:
                 value = first_visible(body, equals + 1)
                 end = _end_of_value(body, value, token.start(), last)

@@ -18,6 +18,8 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _BARE_TOO = re.compile(r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _SECRET = re.compile(r"(?:secret:|(?=input:))(.+)", re.DOTALL)
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_EDITORS = ("workspaceFolder", "userHome", "pathSeparator")
 _LONGEST_DESCRIPTION = 300
 
 
@@ -74,6 +76,24 @@ def secrets_used(value: Any) -> set[str]:
     return {match.group(1) for match in matches if match is not None}
 
 
+def variables_used(entries: Mapping[str, Any]) -> set[str]:
+    """The names of all variables of the environment that entries of a server file use."""
+    found = {match.group(1) for text in _texts(dict(entries)) for match in _matches(text)}
+    for entry in entries.values():
+        given = entry if isinstance(entry, dict) else {}
+        named = given.get("env_http_headers")
+        others = [given.get("bearer_token_env_var"), *(named.values() if isinstance(named, dict) else ())]
+        found |= {name for name in others if isinstance(name, str) and _PLAIN_NAME.fullmatch(name)}
+    return found
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    for expression in _VARIABLE.findall(text):
+        match = _NAME.fullmatch(expression)
+        if match is not None and not expression.startswith(_OF_EDITORS):
+            yield match
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -118,10 +138,18 @@ def _replacement(expression: str, where: str, variables: Variables) -> str:
     name, default = match.groups()
     # As in a shell, `:-` also replaces an empty value.
     found = variables.environment.get(name)
+    if found in (f"${name}", f"${{{name}}}", f"${{env:{name}}}"):
+        # What clients pass on that were to replace it, and did not find it.
+        found = None
     if default is not None:
         return found or default
-    if found is None:
-        raise VariableNotSet(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
+    if not found:
+        state = "is empty" if found == "" else "is not set"
+        raise VariableNotSet(
+            f'"{where}" uses ${{{name}}}, but the environment variable {name} {state}; set it where your client is '
+            f"started, or run `mcp-optimizer secret set {name}` and write ${{secret:{name}}}. If it may be missing, "
+            f"write ${{{name}:-}}"
+        )
     return found
 
 

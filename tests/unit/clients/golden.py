@@ -17,6 +17,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "clients"
 
 def made_machine(tmp_path: Path, client: str = "") -> Machine:
     """A machine with a client's files, or with none."""
+    tmp_path.mkdir(exist_ok=True)
     home, project = tmp_path / "home", tmp_path / "project"
     for folder, name in ((home, "home"), (project, "project")):
         if client and (GOLDEN / client / name).exists():

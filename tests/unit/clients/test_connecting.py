@@ -48,7 +48,7 @@ def place(client: str, machine: Machine) -> Path:
 def installed(client: str, machine: Machine, content: bytes | None = None) -> Path:
     path = place(client, machine)
     path.parent.mkdir(parents=True, exist_ok=True)
-    CLIENTS[client].folder(machine.home, machine.environment, machine.platform).mkdir(parents=True, exist_ok=True)
+    CLIENTS[client].folders(machine.home, machine.environment, machine.platform)[0].mkdir(parents=True, exist_ok=True)
     path.write_bytes(golden(client, "before").read_bytes() if content is None else content)
     return path
 

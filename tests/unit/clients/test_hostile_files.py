@@ -188,7 +188,11 @@ def test_reasons_and_notes_never_show_a_value(tmp_path: Path) -> None:
 def _planted(value: Any, hidden: str) -> Any:
     """The entry with this in every value; its keys, type and variables stay."""
     if isinstance(value, dict):
-        return {key: item if key == "type" else _planted(item, hidden) for key, item in value.items()}
+        kinds = ("type", "transport")
+        return {
+            key: item if key in kinds and isinstance(item, str) else _planted(item, hidden)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_planted(item, hidden) for item in value]
     return hidden if isinstance(value, str) else value

@@ -45,7 +45,7 @@ def test_the_environment_may_name_other_folders() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=list(CLIENTS))
 def test_a_client_is_installed_where_its_folder_is(client: ClientProgram) -> None:
-    assert client.folder(HOME, {}, "linux") not in (HOME, HOME / ".config")
+    assert client.folders(HOME, {}, "linux")[0] not in (HOME, HOME / ".config")
 
 
 def test_only_files_that_exist_are_found_and_each_once(tmp_path: Path) -> None:

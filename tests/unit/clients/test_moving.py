@@ -12,6 +12,7 @@ from mcp_optimizer.clients.known import CLIENTS, SwitchOff
 from mcp_optimizer.clients.moving import switched_off
 from mcp_optimizer.textfiles.editing import CannotEdit
 from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.textfiles.reading import parsed
 from tests.unit.clients.golden import made_machine, plan_of
 
 
@@ -60,3 +61,25 @@ def test_a_list_in_json_is_left_alone(tmp_path: Path) -> None:
     [entry] = [entry for entry in plan.taken if entry.file.place.kind is FileKind.JSON]
     with pytest.raises(CannotEdit):
         switched_off(entry.file, [entry.listed])
+
+
+def test_continue_keeps_a_valid_list_when_its_last_server_moves(tmp_path: Path) -> None:
+    machine = made_machine(tmp_path)
+    path = machine.home / ".continue" / "config.yaml"
+    path.parent.mkdir()
+    path.write_text("name: mine\nmcpServers:\n  - name: lab\n    command: lab-mcp\nmodels: []\n")
+    plan = plan_of(machine, "continue")
+    text = switched_off(plan.files[0], [entry.listed for entry in plan.taken])
+    assert parsed(text, FileKind.YAML) == {"name": "mine", "mcpServers": [], "models": []}
+
+
+def test_a_moved_server_leaves_no_blank_at_the_end_of_a_line(tmp_path: Path) -> None:
+    for client in CLIENTS:
+        machine = made_machine(tmp_path / client, client)
+        for file in found_files(machine, [CLIENTS[client]]):
+            if file.place.path.name == "config.json":
+                continue
+            taken = planned([file], {}, machine, WantedServers(from_folder=True)).taken
+            text = switched_off(file, [entry.listed for entry in taken])
+            before = file.text.splitlines()
+            assert [line for line in text.splitlines() if line != line.rstrip() and line not in before] == []

@@ -127,7 +127,7 @@ def test_a_byte_order_mark_is_read_over(tmp_path: Path) -> None:
         ("${env:UNSET:-none}", "none"),
         ("${UNSET:-}", ""),
         ("${EMPTY:-none}", "none"),
-        ("${EMPTY}", ""),
+        ("${EMPTY:-}", ""),
         ("${UNSET:-http://x:1/-}", "http://x:1/-"),
         ("$TOKEN", "$TOKEN"),
         ("no variable", "no variable"),
@@ -146,6 +146,9 @@ def test_variables_are_filled_in(text: str, expected: str) -> None:
     [
         ("${MISSING}", '"env.A" uses ${MISSING}, but the environment variable MISSING is not set'),
         ("${env:MISSING}", '"env.A" uses ${MISSING}, but the environment variable MISSING is not set'),
+        ("Bearer ${EMPTY}", "the environment variable EMPTY is empty; set it where your client is started"),
+        ("${EMPTY}", "run `mcp-optimizer secret set EMPTY` and write ${secret:EMPTY}"),
+        ("${UNFOUND}", "the environment variable UNFOUND is not set"),
         (
             "${command:token}",
             '"env.A" uses ${command:token}, which only the original client can replace; '
@@ -155,7 +158,7 @@ def test_variables_are_filled_in(text: str, expected: str) -> None:
     ],
 )
 def test_a_variable_that_cannot_be_filled_in_is_the_problem_of_its_entry_alone(text: str, reason: str) -> None:
-    found = one({"command": "x", "env": {"A": text}})
+    found = one({"command": "x", "env": {"A": text}}, EMPTY="", UNFOUND="$UNFOUND")
     assert reason in found.problem
     assert str(FILE) in found.problem
 
