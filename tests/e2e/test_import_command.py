@@ -6,11 +6,14 @@ import json
 import os
 import shutil
 import stat
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.textfiles.reading import parsed
 from tests.conftest import plain_server
 from tests.e2e.running import Finished, command
 
@@ -113,9 +116,9 @@ async def test_stored_secrets_are_references_and_the_server_gets_their_values(ho
 async def test_moved_servers_are_no_longer_in_the_client(home: Path) -> None:
     path = write_cursor(home, a={"command": "x"}, b={"command": "y", "env": {"K": "${workspaceFolder}"}})
     before = path.read_bytes()
-    done = await imported(home, "cursor", "--move")
+    done = await imported(home, "cursor", "--move", "--yes")
     assert done.code == 0
-    assert "Switched off where they came from: a." in done.out
+    assert "Removed from Cursor's file: a." in done.out
     assert json.loads(path.read_text())["mcpServers"].keys() == {"b"}
     [copy] = (home / "clients").glob("*.before")
     assert copy.read_bytes() == before
@@ -123,7 +126,7 @@ async def test_moved_servers_are_no_longer_in_the_client(home: Path) -> None:
     codex = home / ".codex" / "config.toml"
     codex.parent.mkdir()
     codex.write_text('# mine\n[mcp_servers.c]\ncommand = "z" # good\n')
-    await imported(home, "codex", "--move")
+    await imported(home, "codex", "--move", "--yes")
     assert codex.read_text() == '# mine\n[mcp_servers.c]\ncommand = "z" # good\nenabled = false\n'
     assert written(home).keys() == {"a", "c"}
 
@@ -131,7 +134,7 @@ async def test_moved_servers_are_no_longer_in_the_client(home: Path) -> None:
 async def test_a_file_that_cannot_be_changed_is_named_and_does_not_stop_the_others(home: Path) -> None:
     path = write_cursor(home, a={"command": "x"})
     shutil.copytree(GOLDEN / "continue" / "home", home, dirs_exist_ok=True)
-    done = await imported(home, "--move")
+    done = await imported(home, "--move", "--yes")
     assert done.code == 1
     assert f"{home}/.continue/config.json was not changed" in done.out
     assert json.loads(path.read_text())["mcpServers"] == {}
@@ -183,7 +186,7 @@ async def test_a_server_file_that_is_broken_is_not_written(home: Path) -> None:
     ours = own_file(home)
     for text in ('{"mcpServers": {', "[]", '{"mcpServers": []}', "\udcff"):
         ours.write_bytes(os.fsencode(text))
-        done = await imported(home, "--move")
+        done = await imported(home, "--move", "--yes")
         assert (done.code, done.out) == (2, "")
         assert ours.read_bytes() == os.fsencode(text)
     assert "command" in (home / ".cursor" / "mcp.json").read_text()
@@ -200,7 +203,7 @@ async def test_what_a_cloned_folder_brings_is_shown_and_taken_only_by_name(home:
     write_cursor(home, mine={"command": "true"})
     file = home / "project" / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": {"theirs": {"command": "sh", "args": ["-c", "id"]}}}))
-    done = await imported(home, "--move")
+    done = await imported(home, "--move", "--yes")
     assert "theirs" in done.out
     assert list(written(home)) == ["mine"]
     assert "theirs" in file.read_text()
@@ -214,7 +217,7 @@ async def test_a_link_out_of_the_folder_is_not_switched_off(home: Path) -> None:
     victim = write_cursor(home, mine={"command": "true"})
     before = victim.read_bytes()
     (home / "project" / ".mcp.json").symlink_to(victim)
-    done = await imported(home, ".mcp.json", "--move")
+    done = await imported(home, ".mcp.json", "--move", "--yes")
     assert (done.code, victim.read_bytes()) == (1, before)
     assert "leads out" in done.out
 
@@ -226,3 +229,142 @@ async def test_values_that_nobody_calls_secret_are_kept_from_others_too(home: Pa
     ours.chmod(0o644)
     await imported(home)
     assert stat.S_IMODE(ours.stat().st_mode) == 0o600
+
+
+CLAUDE: dict[str, Any] = {
+    "mcpServers": {
+        "lab": {"type": "stdio", "command": "lab-mcp", "args": []},
+        "git": {"type": "stdio", "command": "git-mcp"},
+    },
+    "numStartups": 3,
+}
+
+
+def write_claude(home: Path) -> Path:
+    path = home / ".claude.json"
+    path.write_text(json.dumps(CLAUDE, indent=1))
+    (home / ".claude").mkdir()
+    (home / ".claude" / "settings.json").write_text(
+        json.dumps(
+            {
+                "permissions": {
+                    "deny": ["mcp__lab__delete_everything", "Bash(rm:*)", "mcp__other__x"],
+                    "ask": ["mcp__git"],
+                    "allow": ["mcp__lab__get_rows"],
+                }
+            }
+        )
+    )
+    return path
+
+
+async def test_what_claude_code_denied_is_denied_by_rules_before_anything_moves(home: Path) -> None:
+    write_claude(home)
+    settings = own_file(home).with_name("settings.toml")
+    settings.write_text('detail = "full" # mine\n\n[[rules]]\neffect = "allow"\nserver = "lab"\n')
+    done = await imported(home, "claude-code", "--move", "--yes")
+    assert done.code == 0, done.err
+    text = settings.read_text()
+    assert text.startswith('detail = "full" # mine\n')
+    rules = tomllib.loads(text)["rules"]
+    assert [(rule["effect"], rule["server"], rule.get("tool")) for rule in rules] == [
+        ("deny", "lab", "delete?everything"),
+        ("allow", "lab", None),
+        ("ask", "git", None),
+    ]
+    assert "deny lab/delete?everything" in done.out
+    assert "Not carried over: Claude Code called 1 kind of tools without asking" in done.out
+    again = await imported(home, "claude-code", "--dry-run", "--json")
+    assert json.loads(again.out)["rules"] == []
+
+
+async def test_rules_that_cannot_be_written_stop_the_import(home: Path) -> None:
+    path = write_claude(home)
+    settings = own_file(home).with_name("settings.toml")
+    settings.write_text("rules = [ # mine\n]\n")
+    done = await imported(home, "claude-code", "--move", "--yes")
+    assert done.code != 0
+    assert "Nothing was taken over" in done.err
+    assert json.loads(path.read_text()) == CLAUDE
+    assert not own_file(home).exists()
+
+
+async def test_a_move_is_shown_and_needs_a_yes(home: Path) -> None:
+    path = write_claude(home)
+    done = await imported(home, "claude-code", "--move")
+    assert done.code != 0
+    assert "Repeat it with --yes" in done.err
+    assert '-  "lab": {' in done.out
+    assert json.loads(path.read_text()) == CLAUDE
+    assert not own_file(home).exists()
+
+
+async def restored(home: Path, *words: str) -> Finished:
+    database = ("--database", home / "catalog.db")
+    return await command("disconnect", *words, "--restore", "--yes", *database, cwd=home / "project")
+
+
+async def connected(home: Path, client: str) -> None:
+    done = await command("connect", client, "--yes", "--file", "--database", home / "catalog.db", cwd=home / "project")
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("connects_first", [True, False])
+async def test_what_moved_comes_back_with_every_byte(home: Path, connects_first: bool) -> None:
+    path = write_claude(home)
+    before = path.read_bytes()
+    if connects_first:
+        await connected(home, "claude-code")
+    done = await imported(home, "claude-code", "--move", "--yes")
+    assert "Removed from Claude Code's file: lab, git. To put back: mcp-optimizer disconnect claude" in done.out
+    if not connects_first:
+        await connected(home, "claude-code")
+    assert set(json.loads(path.read_text())["mcpServers"]) == {"mcp-optimizer"}
+    back = await restored(home, "claude-code")
+    assert back.code == 0, back.err
+    assert path.read_bytes() == before
+    again = await restored(home, "claude-code")
+    assert again.code == 0, again.err
+    assert path.read_bytes() == before
+
+
+async def test_in_a_file_that_changed_what_moved_comes_back_one_by_one(home: Path) -> None:
+    path = write_claude(home)
+    await imported(home, "claude-code", "--move", "--yes")
+    await connected(home, "claude-code")
+    document = json.loads(path.read_text()) | {"numStartups": 4}
+    document["mcpServers"]["git"] = {"command": "newer"}
+    path.write_text(json.dumps(document))
+    back = await restored(home, "claude-code")
+    assert back.code == 0, back.err
+    assert "one by one, because the file was changed meanwhile: lab." in back.out
+    servers = {"git": {"command": "newer"}, "lab": CLAUDE["mcpServers"]["lab"]}
+    assert json.loads(path.read_text()) == {"mcpServers": servers, "numStartups": 4}
+
+
+@pytest.mark.parametrize("client", ["codex", "gemini", "qwen", "windsurf", "vibe", "continue", "kimi"])
+async def test_every_kind_of_switch_is_turned_back(client: str, home: Path) -> None:
+    shutil.copytree(GOLDEN / client / "home", home, dirs_exist_ok=True)
+    files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and path.name != "config.json"}
+    await imported(home, client, "--move", "--yes")
+    (path,) = [path for path, content in files.items() if path.read_bytes() != content]
+    moved = path.read_bytes()
+    back = await restored(home, client)
+    assert back.code == 0, back.err
+    assert path.read_bytes() == files[path]
+    # And by itself, in a file that somebody changed.
+    await imported(home, client, "--move", "--yes")
+    assert path.read_bytes() == moved
+    path.write_bytes(moved + (b"\n# later\n" if path.suffix in (".toml", ".yaml") else b"\n\n"))
+    back = await restored(home, client)
+    assert back.code == 0, back.err
+    assert "one by one" in back.out
+    kind = {".toml": FileKind.TOML, ".yaml": FileKind.YAML}.get(path.suffix, FileKind.JSON)
+    now, before = (parsed(text.decode(), kind) for text in (path.read_bytes(), files[path]))
+    if client == "continue":
+        now["mcpServers"].sort(key=str)
+        before["mcpServers"].sort(key=str)
+    if client == "vibe":
+        now["mcp_servers"].sort(key=str)
+        before["mcp_servers"].sort(key=str)
+    assert now == before

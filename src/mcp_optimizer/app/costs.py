@@ -28,7 +28,9 @@ class Costs:
     @lazy
     def own_tokens(self) -> int:
         """The cost of our own tools in every prompt."""
-        own = own_tools(split_calls=self._parts.settings.split_calls, scripts=ScriptMode(self._parts.settings.scripts))
+        settings = self._parts.settings
+        # Where it depends on the client, as many as any client gets.
+        own = own_tools(split_calls=settings.split_calls is not False, scripts=ScriptMode(settings.scripts))
         return sum(self._parts.counter.count_many([compact(tool) for tool in own]))
 
     @lazy

@@ -181,7 +181,7 @@ def build_parts(
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
     own, pinned = (
-        own_tools(split_calls=settings.split_calls, scripts=ScriptMode(settings.scripts)),
+        own_tools(split_calls=settings.split_calls is not False, scripts=ScriptMode(settings.scripts)),
         items(settings.pinned_tools),
     )
     ranking = (pinned, budgets(settings), uses)

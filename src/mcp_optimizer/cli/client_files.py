@@ -23,7 +23,7 @@ def this_machine() -> Machine:
 
 
 def variables_of(path: Path) -> tuple[str, ...]:
-    """The variables of the environment that a server file uses; none of one that cannot be read, which is said later."""
+    """The variables of the environment that a server file uses. Whether it can be read is said where it is used."""
     from mcp_optimizer.clients.finding import LARGEST, content_of
     from mcp_optimizer.textfiles.kinds import FileKind
     from mcp_optimizer.textfiles.reading import UnreadableText, parsed

@@ -24,7 +24,7 @@ class ClientOutcome:
 
     client: ClientProgram
     status: str
-    """connect, disconnect (planned); connected, disconnected (done); unchanged; failed."""
+    """connect, disconnect, restore (planned); connected, disconnected, restored (done); unchanged; failed."""
     change: FileChange | None = None
     command: Sequence[str] = ()
     """The client's own command for it."""
@@ -32,7 +32,7 @@ class ClientOutcome:
 
     @property
     def is_open(self) -> bool:
-        return self.status in ("connect", "disconnect")
+        return self.status in ("connect", "disconnect", "restore")
 
     @property
     def planned(self) -> FileChange:
@@ -61,6 +61,7 @@ def show_plan(outcomes: Sequence[ClientOutcome], name: str) -> None:
 
 
 def report(outcomes: Sequence[ClientOutcome], *, as_json: bool, dry_run: bool) -> None:
+    outcomes = [one for one in outcomes if one.status]
     if as_json:
         print_json({"clients": [_as_json(one, dry_run) for one in outcomes]})
         return
@@ -78,6 +79,10 @@ def _sentence(one: ClientOutcome, is_one_of_many: bool) -> str:
         return f"Connected {one.client.title}{also}. Restart it, or reload its servers."
     if one.status == "disconnected":
         return f"Disconnected {one.client.title}{also}."
+    if one.status == "restored":
+        names = ", ".join(one.planned.restored) or "nothing, because all of it is there"
+        how = "" if one.planned.is_exact else ", one by one, because the file was changed meanwhile"
+        return f"Put back in {one.client.title}'s file{how}: {names}. They are still in your server file, too."
     if one.status == "unchanged":
         return f"{one.client.title} {one.note}; nothing was changed."
     if one.status == "failed":
@@ -99,7 +104,7 @@ def _about_others(one: ClientOutcome) -> str:
 def _diff(change: FileChange, name: str) -> list[str]:
     from mcp_optimizer.clients.preview import shown_change
 
-    ours = [name, change.entry]
+    ours = [name, change.entry, change.restored]
     return shown_change(change.before, change.text, str(change.place.path), change.place.kind, ours)
 
 

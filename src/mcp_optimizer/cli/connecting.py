@@ -88,6 +88,9 @@ def disconnect(
     dry_run: DryRunFlag = False,
     name: NameOption = "mcp-optimizer",
     project: ProjectFlag = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Also put servers back that `import --move` took from the client.")
+    ] = False,
     yes: YesFlag = False,
     file: FileFlag = False,
     settings: Settings,
@@ -95,7 +98,10 @@ def disconnect(
 ) -> None:
     """Take mcp-optimizer out of an MCP client's file again: byte for byte, if nobody changed the file since."""
     choices = ConnectChoices(name, dry_run, project, yes, file, as_json)
-    _disconnect(settings, _wanted(client, every, choices), choices)
+    clients = _wanted(client, every, choices)
+    if restore:
+        _restore(settings, clients, choices)
+    _disconnect(settings, clients, choices, is_restored=restore)
 
 
 def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGateway, choices: ConnectChoices) -> None:
@@ -137,7 +143,33 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
     _carry_out(settings, clients, planned, done, choices, "client/connect")
 
 
-def _disconnect(settings: Settings, clients: list[ClientProgram], choices: ConnectChoices) -> None:
+def _restore(settings: Settings, clients: list[ClientProgram], choices: ConnectChoices) -> None:
+    """Put back what was moved, file by file; our entry goes from these files, too."""
+    from pathlib import Path
+
+    from mcp_optimizer.clients.applying import take_out
+    from mcp_optimizer.clients.restoring import restoring
+
+    machine, backups = this_machine(), backups_of(settings)
+    for path in dict.fromkeys(Path(one.path) for client in clients for one in backups.moves(client.name)):
+
+        def planned(client: ClientProgram, path: Path = path) -> ClientOutcome:
+            change = restoring(client, machine, backups, path, choices.name)
+            if change is None:
+                return ClientOutcome(client, "unchanged", None, note="has nothing to restore")
+            return ClientOutcome(client, "restore", change)
+
+        def done(outcome: ClientOutcome) -> ClientOutcome:
+            take_out(outcome.planned, backups)
+            return replace(outcome, status="restored")
+
+        owners = [client for client in clients if backups.moves(client.name, path)]
+        _carry_out(settings, owners, planned, done, choices, "client/restore")
+
+
+def _disconnect(
+    settings: Settings, clients: list[ClientProgram], choices: ConnectChoices, *, is_restored: bool
+) -> None:
     from mcp_optimizer.clients.applying import exact_undo, is_by_command, take_out
     from mcp_optimizer.clients.connecting import disconnecting
     from mcp_optimizer.clients.own_commands import removing
@@ -147,7 +179,8 @@ def _disconnect(settings: Settings, clients: list[ClientProgram], choices: Conne
     def planned(client: ClientProgram) -> ClientOutcome:
         change = disconnecting(client, machine, choices.name, in_project=choices.in_project)
         if change is None:
-            return ClientOutcome(client, "unchanged", None, note=f"has no entry {choices.name!r}")
+            # Of a restored file it was said what became of it.
+            return ClientOutcome(client, "" if is_restored else "unchanged", note=f"has no entry {choices.name!r}")
         words = removing(client.name, choices.name) if is_by_command(change, backups) else []
         return ClientOutcome(client, "disconnect", exact_undo(change, backups), command=_usable(words, choices))
 
@@ -182,7 +215,7 @@ def _carry_out(
         _agree(choices, len(open_ones))
         outcomes = [next(_attempts([one], done)) if one.is_open else one for one in outcomes]
         for one in outcomes:
-            if one.status in ("connected", "disconnected"):
+            if one.status in ("connected", "disconnected", "restored"):
                 run(record_act(settings, act, one.client.name))
     report(outcomes, as_json=choices.as_json, dry_run=choices.dry_run)
     failed = [one for one in outcomes if one.status == "failed"]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from mcp_optimizer import __version__
-from mcp_optimizer.domain.own_tools import INSTRUCTIONS, own_tools
+from mcp_optimizer.domain.own_tools import INSTRUCTIONS, own_tools, splits_calls
 from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.serving.early_answers import EarlyAnswers
 from mcp_optimizer.serving.first_requests import FirstRequests
@@ -19,10 +20,14 @@ from mcp_optimizer.settings import Settings
 
 def first_requests(settings: Settings) -> FirstRequests:
     """What is answered in the same way whatever the servers are."""
-    own = own_tools(split_calls=settings.split_calls, scripts=ScriptMode(settings.scripts))
-    tools = own if lists_only_own_tools(settings) else None
+    scripts = ScriptMode(settings.scripts)
+
+    def tools_of(client: str) -> tuple[dict[str, Any], ...]:
+        return own_tools(split_calls=splits_calls(client, settings.split_calls), scripts=scripts)
+
     instructions = None if settings.mode == "transparent" else INSTRUCTIONS
-    return FirstRequests(tools, __version__, settings.limits, instructions)
+    known = tools_of if lists_only_own_tools(settings) else None
+    return FirstRequests(known, __version__, settings.limits, instructions)
 
 
 def lists_only_own_tools(settings: Settings) -> bool:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.clients.finding import FoundFile
 from mcp_optimizer.clients.importing import ImportOutcome, ImportPlan, PlannedEntry
-from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcp_optimizer.cli.importing import ImportChoices
+    from mcp_optimizer.cli.importing import ImportChoices, PlannedMove, RulesToWrite
+    from mcp_optimizer.clients.known import ClientProgram
+    from mcp_optimizer.domain.decisions import Rule
 
 _SIGNS = {ImportOutcome.TAKEN: "+", ImportOutcome.SKIPPED: "-", ImportOutcome.REFUSED: "!"}
 _WIDEST = 28
@@ -25,13 +27,14 @@ def report(
     target: Path,
     choices: ImportChoices,
     *,
+    rules: RulesToWrite,
     is_stored: bool = False,
     moved: Sequence[PlannedEntry] = (),
     problems: Sequence[str] = (),
 ) -> None:
     """Print what was done, or what would be."""
     if choices.as_json:
-        print_json(_as_json(plan, target, choices, is_stored, moved, problems))
+        print_json(_as_json(plan, target, choices, rules, is_stored, moved, problems))
         return
     out = console()
     for file in plan.files:
@@ -50,10 +53,47 @@ def report(
             f"Looks like a secret and cannot be stored by itself: {', '.join(left)}. Store it with `mcp-optimizer "
             "secret set NAME`, and write ${secret:NAME} in its place.",
         )
-    if moved:
-        _say(out, f"Switched off where they came from: {', '.join(entry.listed.name for entry in moved)}.")
+    if rules.rules:
+        done = "Would write" if choices.dry_run else "Wrote"
+        said = "; ".join(_rule(one) for one in rules.rules)
+        _say(out, f"{done} what clients refuse or ask about as rules for every client to {rules.path}: {said}.")
+    for one in rules.left:
+        _say(out, f"Not carried over: {one}.")
+    for client, how, names in _moved_from(moved):
+        _say(
+            out, f"{how} {client.title}'s file: {names}. To put back: mcp-optimizer disconnect {client.name} --restore"
+        )
     for problem in problems:
         _say(out, problem)
+
+
+def show_moves(moves: Sequence[PlannedMove], rules: RulesToWrite) -> None:
+    """The changes of clients' files before they are made, and the rules."""
+    from mcp_optimizer.clients.preview import shown_change
+
+    out = console()
+    for move in moves:
+        place = move.file.place
+        out.print(f"{move.file.client.title}: {place.path}", markup=False, soft_wrap=True)
+        ours = ["disabled", "enabled", *(entry.listed.name for entry in move.entries)]
+        for line in shown_change(move.file.text, move.text, str(place.path), place.kind, ours):
+            out.print(f"  {printable(line)}", markup=False, soft_wrap=True)
+    for rule in rules.rules:
+        _say(out, f"  rule in {rules.path}: {_rule(rule)}")
+
+
+def _rule(rule: Rule) -> str:
+    return f"{rule.effect} {rule.server}/{rule.tool}"
+
+
+def _moved_from(moved: Sequence[PlannedEntry]) -> Iterator[tuple[ClientProgram, str, str]]:
+    """Clients, what happened in their files, and to which servers."""
+    from mcp_optimizer.clients.known import SwitchOff
+
+    for client in dict.fromkeys(entry.file.client for entry in moved):
+        is_gone = client.switch_off is SwitchOff.REMOVED
+        names = ", ".join(entry.listed.name for entry in moved if entry.file.client is client)
+        yield client, "Removed from" if is_gone else "Switched off in", names
 
 
 def _say(out: Console, text: str) -> None:
@@ -100,6 +140,7 @@ def _as_json(
     plan: ImportPlan,
     target: Path,
     choices: ImportChoices,
+    rules: RulesToWrite,
     is_stored: bool,
     moved: Sequence[PlannedEntry],
     problems: Sequence[str],
@@ -124,5 +165,10 @@ def _as_json(
             for entry in plan.entries
         ],
         "files": [{"from": str(path), "note": note} for path, note in plan.notes],
+        "rules": [
+            {"effect": one.effect.value, "server": one.server, "tool": one.tool, "reason": one.reason}
+            for one in rules.rules
+        ],
+        "not_carried": list(rules.left),
         "problems": list(problems),
     }

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -19,13 +19,16 @@ from mcp_optimizer.cli.client_files import backups_of, this_machine
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.folders.trusted import SETTINGS_FILE
 from mcp_optimizer.runtime.terminal_text import counted
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.settings import Settings, own_server_file
 
 if TYPE_CHECKING:
     from mcp_optimizer.clients.backups import Backups
     from mcp_optimizer.clients.finding import FoundFile, Machine
     from mcp_optimizer.clients.importing import ImportPlan, PlannedEntry
+    from mcp_optimizer.clients.permissions import CarriedRules
+    from mcp_optimizer.domain.decisions import Rule
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -53,6 +56,7 @@ class ImportChoices:
     move: bool
     store_secrets: bool
     as_json: bool
+    yes: bool = False
 
 
 def register(app: typer.Typer) -> None:
@@ -67,8 +71,13 @@ def import_servers(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken over.")] = False,
     move: Annotated[
-        bool, typer.Option("--move", help="Switch the servers off where they come from, so that none is there twice.")
+        bool,
+        typer.Option(
+            "--move",
+            help="Switch the servers off where they come from, or remove them; `disconnect --restore` puts them back.",
+        ),
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --move: do not ask.")] = False,
     all_projects: Annotated[
         bool, typer.Option("--all-projects", help="Servers of all projects of Claude Code, not only of this folder.")
     ] = False,
@@ -79,7 +88,7 @@ def import_servers(
     as_json: JsonFlag = False,
 ) -> None:
     """Take over the servers of other MCP clients into the server file. `--servers a,b` takes only these."""
-    choices = ImportChoices(dry_run, move, store_secrets, as_json)
+    choices = ImportChoices(dry_run, move, store_secrets, as_json, yes)
     run(_import(settings, source, choices, all_projects=all_projects))
 
 
@@ -88,6 +97,7 @@ async def _import(settings: Settings, source: str, choices: ImportChoices, *, al
     from mcp_optimizer.cli.import_report import report
     from mcp_optimizer.clients.importing import WantedServers, planned
     from mcp_optimizer.clients.known import CLIENTS
+    from mcp_optimizer.clients.permissions import carried
 
     if settings.demo:
         raise ConfigurationError("The demo has no server file that servers could be added to; leave out --demo.")
@@ -97,13 +107,22 @@ async def _import(settings: Settings, source: str, choices: ImportChoices, *, al
     wanted = WantedServers(items(settings.servers), all_projects, from_folder=bool(source) and source not in CLIENTS)
     plan = planned(files, target.entries, machine, wanted)
     _check_found(plan, source, wanted.servers)
+    rules = RulesToWrite.of(settings, carried(plan, target.entries, machine))
+    moves, problems = _moves(plan) if choices.move else ([], [])
     if choices.dry_run:
-        report(plan, target.path, choices)
+        report(plan, target.path, choices, rules=rules, problems=problems)
         return
+    if moves:
+        _agree(moves, rules, choices)
     stored = await _stored(settings, plan, choices)
+    # Before anything is moved: a server must not be here without what was said about its tools.
+    rules.write()
     await _add(settings, target, stored or plan, is_stored=stored is not None)
-    moved, problems = _move(plan, backups_of(settings)) if choices.move else ([], [])
-    report(stored or plan, target.path, choices, is_stored=stored is not None, moved=moved, problems=problems)
+    moved, failed = _carry_out(moves, backups_of(settings))
+    problems += failed
+    report(
+        stored or plan, target.path, choices, rules=rules, is_stored=stored is not None, moved=moved, problems=problems
+    )
     if problems:
         raise typer.Exit(1)
 
@@ -223,31 +242,109 @@ async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_s
         await record_act(settings, "server/import", server=entry.name)
 
 
-def _move(plan: ImportPlan, backups: Backups) -> tuple[list[PlannedEntry], list[str]]:
-    """Switch off what our file has now, and keep a copy of each file from before.
+@dataclass(frozen=True)
+class PlannedMove:
+    """A client's file that changes, because servers in it are ours now."""
 
-    A file that cannot be changed does not stop the others.
-    """
-    from mcp_optimizer.clients.backups import Backup, digest
+    file: FoundFile
+    entries: tuple[PlannedEntry, ...]
+    text: str = field(repr=False)
+    """What it becomes."""
+
+
+def _moves(plan: ImportPlan) -> tuple[list[PlannedMove], list[str]]:
+    """What becomes of each file whose servers our file has now. One that cannot be changed does not stop the others."""
     from mcp_optimizer.clients.moving import switched_off
     from mcp_optimizer.textfiles.editing import CannotEdit
-    from mcp_optimizer.textfiles.writing import replace_file
 
-    moved: list[PlannedEntry] = []
+    moves: list[PlannedMove] = []
     problems: list[str] = []
     for file in plan.files:
-        entries = [entry for entry in plan.entries if entry.file is file and entry.is_there]
+        entries = tuple(entry for entry in plan.entries if entry.file is file and entry.is_there)
         if not entries:
             continue
         if file.place.leads_out:
             problems.append(f"{file.place.path} was not changed: it is a link that leads out of its folder")
             continue
         try:
-            text = switched_off(file, [entry.listed for entry in entries])
-            path, after = file.place.path, digest(text.encode())
-            backups.keep(Backup(file.client.name, "", str(path), "", digest(file.content), after), file.content)
-            replace_file(path, text, expected=file.content)
-            moved += entries
-        except (CannotEdit, OSError) as error:
+            moves.append(PlannedMove(file, entries, switched_off(file, [entry.listed for entry in entries])))
+        except CannotEdit as error:
             problems.append(f"{file.place.path} was not changed: {error}")
+    return moves, problems
+
+
+def _agree(moves: list[PlannedMove], rules: RulesToWrite, choices: ImportChoices) -> None:
+    """Show what would change in clients' files, and ask."""
+    from mcp_optimizer.cli.import_report import show_moves
+
+    if not choices.as_json:
+        show_moves(moves, rules)
+    if choices.yes:
+        return
+    if choices.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigurationError("Nothing was written, because nobody can be asked here. Repeat it with --yes.")
+    typer.confirm("Make this change?" if len(moves) == 1 else f"Make these {len(moves)} changes?", abort=True)
+
+
+def _carry_out(moves: list[PlannedMove], backups: Backups) -> tuple[list[PlannedEntry], list[str]]:
+    """Write clients' files, and keep a copy of each from before, with the names of what moved."""
+    from mcp_optimizer.clients.backups import Backup, digest
+    from mcp_optimizer.textfiles.writing import replace_file
+
+    moved: list[PlannedEntry] = []
+    problems: list[str] = []
+    for move in moves:
+        file, path = move.file, move.file.place.path
+        names = tuple(entry.listed.name for entry in move.entries)
+        before, after = digest(file.content), digest(move.text.encode())
+        try:
+            backups.keep(Backup(file.client.name, "", str(path), "", before, after, moved=names), file.content)
+            replace_file(path, move.text, expected=file.content)
+            moved += move.entries
+        except OSError as error:
+            problems.append(f"{path} was not changed: {error}")
     return moved, problems
+
+
+@dataclass(frozen=True)
+class RulesToWrite:
+    """Rules that clients' permissions become, and the settings file that gets them."""
+
+    path: Path
+    content: bytes | None = field(repr=False)
+    """None if there is no such file yet."""
+    rules: tuple[Rule, ...] = ()
+    left: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings, found: CarriedRules) -> Self:
+        """Those that the settings do not have yet."""
+        from dataclasses import replace
+
+        there = {replace(one.rule, reason="") for one in settings.rules}
+        path = settings.settings_file
+        if path is None or path.name == SETTINGS_FILE:
+            # The file of a folder is read only there; clients start us anywhere.
+            path = own_server_file().with_name("settings.toml")
+        content = path.read_bytes() if path.is_file() else None
+        new = tuple(one for one in found.rules if replace(one, reason="") not in there)
+        return cls(path, content, new, found.left)
+
+    def write(self) -> None:
+        from mcp_optimizer.clients.permissions import with_rules
+        from mcp_optimizer.db.private_files import make_folder
+        from mcp_optimizer.textfiles.editing import CannotEdit
+        from mcp_optimizer.textfiles.reading import UnreadableText
+        from mcp_optimizer.textfiles.writing import replace_file
+
+        if not self.rules:
+            return
+        try:
+            text = with_rules((self.content or b"").decode("utf-8"), self.rules)
+            if self.content is None:
+                make_folder(self.path.absolute().parent)
+            replace_file(self.path, text, expected=self.content)
+        except (CannotEdit, UnreadableText, UnicodeDecodeError, OSError) as error:
+            raise ConfigurationError(
+                f"Nothing was taken over: what clients refuse or ask about cannot be written to {self.path}. {error}"
+            ) from None

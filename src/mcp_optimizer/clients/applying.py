@@ -63,15 +63,15 @@ def is_by_command(change: FileChange, backups: Backups) -> bool:
 def take_out(change: FileChange, backups: Backups) -> None:
     """Write, or remove, a file without our entry. Raises OSError; then nothing was changed."""
     path, content = change.place.path, change.content
-    assert content is not None
     if change.removes_file:
         backup = backups.latest(path, change.name)
+        assert content is not None
         remove_file(path, expected=content)
         if backup is not None and backup.folder == str(path.parent) and not any(path.parent.iterdir()):
             path.parent.rmdir()
     else:
         replace_file(path, change.text, expected=content)
-    backups.forget(path, change.name)
+    backups.forget(path, change.name, moves=bool(change.restored))
 
 
 def _keep(change: FileChange, backups: Backups, after: str, *, folder: str = "", by_command: bool = False) -> None:

@@ -39,6 +39,8 @@ class Backup:
     """The folder that was created for the file."""
     by_command: bool = False
     """Whether the client's own command made the change."""
+    moved: tuple[str, ...] = ()
+    """Servers that were taken out of the file, or switched off in it."""
 
 
 def digest(content: bytes | None) -> str:
@@ -61,7 +63,9 @@ class Backups:
             backup = Backup(**{**asdict(backup), "copy": str(copy)})
         _write(self._folder / f"{stamp}.json", json.dumps(asdict(backup)).encode())
         for old, one in self._records(backup.path)[_MOST:]:
-            self._remove(old, one)
+            # What was moved may be wanted back after any time.
+            if not one.moved:
+                self._remove(old, one)
         return backup
 
     def content(self, backup: Backup) -> bytes | None:
@@ -77,22 +81,29 @@ class Backups:
         """The newest record of an entry of this name in a file."""
         return next((one for _, one in self._records(str(path)) if one.name == name), None)
 
-    def forget(self, path: Path, name: str) -> None:
+    def moves(self, client: str, path: Path | None = None) -> list[Backup]:
+        """What was moved out of a client's files, or of one of them, the newest first."""
+        return [
+            one for _, one in self._records(None if path is None else str(path)) if one.moved and one.client == client
+        ]
+
+    def forget(self, path: Path, name: str, *, moves: bool = False) -> None:
         """An undo is done: its records no longer count. The copies stay for a while."""
         for record, one in self._records(str(path)):
-            if one.name == name:
+            if one.name == name if not one.moved else moves:
                 record.rename(record.with_suffix(".done"))
 
-    def _records(self, path: str) -> list[tuple[Path, Backup]]:
-        """The records of a file, the newest first."""
+    def _records(self, path: str | None) -> list[tuple[Path, Backup]]:
+        """The records of a file, or of all, the newest first."""
         found = []
         for record in sorted(self._folder.glob("*.json"), reverse=True):
             try:
-                backup = Backup(**json.loads(record.read_bytes()))
-            except (OSError, ValueError, TypeError):
+                said = json.loads(record.read_bytes())
+                backup = Backup(**{**said, "moved": tuple(said.get("moved", ()))})
+            except (OSError, ValueError, TypeError, AttributeError):
                 # Not written by us, or only in part.
                 continue
-            if backup.path == path:
+            if path is None or backup.path == path:
                 found.append((record, backup))
         return found
 

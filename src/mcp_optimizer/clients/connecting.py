@@ -44,6 +44,10 @@ class FileChange:
     """Whether the file goes, because there was none before us."""
     connected_as: str = ""
     """The name under which the client has this entry already."""
+    restored: tuple[str, ...] = ()
+    """Servers that come back, which were moved."""
+    is_exact: bool = True
+    """Whether these come back with every byte. Not so in a file that others changed meanwhile."""
 
     @property
     def before(self) -> str:
@@ -93,6 +97,12 @@ def disconnecting(client: ClientProgram, machine: Machine, name: str, *, in_proj
     except (CannotEdit, UnreadableText) as error:
         raise CannotConnect(f"{file.place.path} was not changed. {error}.") from None
     return FileChange(client, file.place, name, file.content, text, there.value)
+
+
+def disconnected_text(file: FoundFile, machine: Machine, name: str) -> str | None:
+    """A file's text without our entry, or None if it has none. Raises CannotEdit."""
+    there = next((one for one in _entries(file, machine) if one.name == name and is_ours(name, one.value)), None)
+    return None if there is None else _without_entry(file, there)
 
 
 def is_installed(client: ClientProgram, machine: Machine) -> bool:

@@ -54,7 +54,7 @@ _TYPE_KEYS: Mapping[str, str] = dict.fromkeys(("kimi", "vibe", "openhands"), "tr
 IN_LISTS = frozenset({"continue", "vibe"})
 """Clients whose entries are items of a list, with their names inside."""
 
-_SWITCHES: Mapping[str, Mapping[str, Any]] = {
+_SWITCHES: Mapping[str, dict[str, Any]] = {
     "claude-code": {"alwaysLoad": True},
     "qwen": {"alwaysLoadTools": True},
     # Without it, a turn begins without servers that need more than about a second.

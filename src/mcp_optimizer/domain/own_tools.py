@@ -153,6 +153,32 @@ CALLING = frozenset({"call_tool", "call_tool_read"})
 """The tools of ours that call another."""
 
 
+_ASKING = (
+    "claude",
+    "codex",
+    "gemini-cli",
+    "qwen-cli",
+    "copilot",
+    "github-copilot",
+    "opencode",
+    "visual studio code",
+    "cursor",
+    "kimi",
+    "continue",
+    "cline",
+    "roo",
+)
+"""How the names of clients begin, in lower case, that ask or refuse by tool. Without annotations, `codex exec` and
+Claude Code's plan mode call nothing, and "do not ask again" is about every tool of every server. Here, because this is
+asked before the gateway is loaded.
+"""
+
+
+def splits_calls(client: str, wanted: bool | None) -> bool:
+    """Whether a client gets calls that only read apart. `wanted`: what the settings say; None leaves it to its name."""
+    return client.strip().lower().startswith(_ASKING) if wanted is None else wanted
+
+
 def own_tools(*, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF) -> tuple[dict[str, Any], ...]:
     """The tools of ours that clients see."""
     tools = SPLIT_TOOLS if split_calls else OWN_TOOLS

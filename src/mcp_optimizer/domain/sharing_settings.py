@@ -32,10 +32,10 @@ class SharingSettings(BaseModel):
         description="Calls and searches that each caller may make in a minute, on average; as many may come at once. "
         "0: no limit.",
     )
-    split_calls: bool = Field(
-        default=False,
+    split_calls: bool | None = Field(
+        default=None,
         description="Give clients call_tool_read next to call_tool, for tools that only read, so that a client can "
-        "approve these once.",
+        "approve these once. Default: clients that are known to ask by tool get it.",
     )
     scripts: Literal["off", "read", "write"] = Field(
         default="off",

@@ -9,7 +9,7 @@ the server, which load slowly.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -84,18 +84,19 @@ class FirstRequest:
     """It is for the server; what comes after it can be answered all the same."""
 
 
+ToolsOf = Callable[[str], Sequence[Mapping[str, Any]]]
+"""The tools that a client of this name gets."""
+
+
 class FirstRequests:
-    """Understands the first messages of a client."""
+    """Understands the first messages of one client."""
 
     def __init__(
-        self,
-        tools: Sequence[Mapping[str, Any]] | None,
-        version: str,
-        limits: Limits,
-        instructions: str | None = INSTRUCTIONS,
+        self, tools_of: ToolsOf | None, version: str, limits: Limits, instructions: str | None = INSTRUCTIONS
     ) -> None:
-        """`tools` are what every client gets, whatever the servers have; None: that depends on them."""
-        self._tools = {"tools": list(tools)} if tools is not None else None
+        """`tools_of`: what clients get, whatever the servers have; None: that depends on them."""
+        self._tools_of = tools_of
+        self._client = ""
         self._instructions = {"instructions": instructions} if instructions is not None else {}
         self._server = {"name": "mcp-optimizer", "title": "mcp-optimizer", "version": version}
         self._limits = limits
@@ -159,6 +160,7 @@ class FirstRequests:
     def _legacy(self, method: Any, params: Mapping[str, Any], stage: Stage) -> tuple[Stage, Mapping[str, Any]] | None:
         is_initialized = stage is Stage.INITIALIZED
         if method == "initialize" and not is_initialized and self._can_open(params):
+            self._client = params["clientInfo"]["name"]
             return Stage.INITIALIZED, self._opening(params["protocolVersion"])
         if not _has_only_a_token(params):
             return None
@@ -171,7 +173,10 @@ class FirstRequests:
         if method == "server/discover":
             found = self.discovery(params)
             return (stage, found) if found is not None else None
-        if set(params) != {"_meta"} or not self._has_envelope(params) or (listed := self._listed(method)) is None:
+        if set(params) != {"_meta"} or not self._has_envelope(params):
+            return None
+        self._client = params["_meta"][f"{_ENVELOPE}clientInfo"]["name"]
+        if (listed := self._listed(method)) is None:
             return None
         is_ours = method == "tools/list"
         hints = {"ttlMs": LIST_TTL_MS if is_ours else 0, "cacheScope": "public" if is_ours else "private"}
@@ -179,7 +184,7 @@ class FirstRequests:
 
     def _listed(self, method: Any) -> Mapping[str, Any] | None:
         if method == "tools/list":
-            return self._tools
+            return {"tools": list(self._tools_of(self._client))} if self._tools_of is not None else None
         return {LISTS[method]: []} if isinstance(method, str) and method in LISTS else None
 
     def _has_envelope(self, params: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.own_tools import CALLING, INSTRUCTIONS, LIST_TTL_MS, own_tools
+from mcp_optimizer.domain.own_tools import CALLING, INSTRUCTIONS, LIST_TTL_MS, own_tools, splits_calls
 from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.errors import (
     InvalidRequest,
@@ -74,8 +74,8 @@ class ServerOptions:
     dialect: Dialect = Dialect.PLAIN
     profile_of_client: Mapping[str, ProfileName] = field(default_factory=dict)
     transparent: bool = False
-    split_calls: bool = False
-    """Whether calls of tools that only read have a tool of their own."""
+    split_calls: bool | None = False
+    """Whether calls of tools that only read have a tool of their own; None: for clients that ask by tool."""
     scripts: ScriptMode = ScriptMode.OFF
     """Whether clients get run_script, and what scripts may call."""
 
@@ -118,7 +118,7 @@ def build_server(
     )
     for method, params in REGISTERED.items():
         server.add_request_handler(method, params, _never)
-    own = OwnTools(gateway, gate.limits, options.detail, scripts).by_name(split_calls=options.split_calls)
+    own = OwnTools(gateway, gate.limits, options.detail, scripts).by_name(split_calls=options.split_calls is not False)
     answers = _Answers(gateway, server, options, refresher, relay, accounts, own)
     server.middleware += [gate.check, relay.middleware(answers.server_info), answers]
     return server
@@ -171,9 +171,10 @@ class _Answers:
         else:
             profile = self._profile(ctx, caller)
             registered = await self._registered(ctx, profile, caller)
-            tools = [*own_tools(split_calls=self._options.split_calls, scripts=self._options.scripts), *registered]
+            split = splits_calls(caller.client, self._options.split_calls)
+            tools = [*own_tools(split_calls=split, scripts=self._options.scripts), *registered]
             ttl_ms = LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
-            # Our own tools are the same for everybody; others may depend on who asks.
+            # Our own tools are the same for everybody, or for every client of a kind; others may depend on who asks.
             scope = "private" if registered else "public"
             answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope=scope)
         if self._accounts is not None:

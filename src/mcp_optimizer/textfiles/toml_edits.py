@@ -1,8 +1,8 @@
 """Sets and removes values in the text of a TOML file: tables with a header of their own, and single keys.
 
 Called by `editing`, which checks the results. A table is added at the end as one block; a single key is added to the
-table that is nearest to it, with dotted keys for what does not exist yet. Items of a list are tables with `[[name]]`, or
-written in brackets.
+table that is nearest to it, with dotted keys for what does not exist yet. Items of a list are tables with `[[name]]`,
+or written in brackets.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from mcp_optimizer.serving.stdio import Opening, piped
 
 PATIENCE = 30
 
-FIRST = FirstRequests(own_tools(split_calls=False), __version__, DEFAULT_LIMITS)
+FIRST = FirstRequests(lambda _: own_tools(split_calls=False), __version__, DEFAULT_LIMITS)
 
 
 def encoded(messages: Sequence[Any]) -> list[bytes]:

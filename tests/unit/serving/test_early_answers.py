@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer import Optimizer, __version__
-from mcp_optimizer.domain.own_tools import own_tools
+from mcp_optimizer.domain.own_tools import own_tools, splits_calls
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.serving.first_requests import FirstRequests
 from mcp_optimizer.serving.known_clients import KNOWN_CLIENTS
@@ -80,11 +81,26 @@ async def test_a_client_gets_the_same_whatever_it_can_do(optimizer: Optimizer, c
 
 
 async def test_split_calls_are_listed_early_too() -> None:
-    split = FirstRequests(own_tools(split_calls=True), __version__, DEFAULT_LIMITS)
+    split = FirstRequests(lambda _: own_tools(split_calls=True), __version__, DEFAULT_LIMITS)
     messages = [hello(), request("tools/list")]
     async with Optimizer.from_config({}, split_calls=True, **NOTHING) as optimizer:
         early = await replies_to(optimizer, messages, 2, split)
         assert by_id(early) == by_id(await replies_to(optimizer, messages))
+
+
+@pytest.mark.parametrize(
+    ("client", "is_split"),
+    [("codex-mcp-client", True), ("claude-code", True), ("qwen-cli-mcp-client-x", True), ("mcp", False)],
+)
+async def test_clients_that_ask_by_tool_get_calls_that_only_read_apart(client: str, is_split: bool) -> None:
+    requests = FirstRequests(lambda name: own_tools(split_calls=splits_calls(name, None)), __version__, DEFAULT_LIMITS)
+    opening = hello()
+    opening["params"]["clientInfo"] = {"name": client, "version": "1"}
+    messages = [opening, request("tools/list")]
+    async with Optimizer.from_config({}, **NOTHING) as optimizer:
+        early = by_id(await replies_to(optimizer, messages, 2, requests))
+        assert early == by_id(await replies_to(optimizer, messages))
+    assert ("call_tool_read" in json.dumps(early)) is is_split
 
 
 async def test_the_server_agrees_with_what_was_answered_early(
@@ -99,7 +115,7 @@ async def test_the_server_agrees_with_what_was_answered_early(
 async def test_an_answer_that_the_server_would_not_have_given_is_reported(
     optimizer: Optimizer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = FirstRequests([], __version__, DEFAULT_LIMITS)
+    other = FirstRequests(lambda _: [], __version__, DEFAULT_LIMITS)
     replies = await replies_to(optimizer, [hello(), request("tools/list")], 2, other)
     assert [reply["id"] for reply in replies] == [0, 1]
     assert "answered early" in caplog.text
@@ -244,7 +260,7 @@ async def test_nothing_else_opens_a_conversation_early(message: Any) -> None:
 
 
 def test_the_limits_hold_before_the_server_is_there() -> None:
-    strict = FirstRequests((), __version__, Limits(introduction_bytes=2_000, client_name=16, identifier=100))
+    strict = FirstRequests(lambda _: (), __version__, Limits(introduction_bytes=2_000, client_name=16, identifier=100))
     info = {"name": "x" * 17, "version": "1"}
     for message in (hello(clientInfo=info), hello(number="x" * 101), hello(padding="x" * 2_000)):
         assert answered_early(encoded([message]), strict) == 0
