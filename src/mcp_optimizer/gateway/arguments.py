@@ -6,7 +6,8 @@ Pure except for a cache of compiled validators. Called by the gateway before a c
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -14,8 +15,9 @@ import pydantic_core
 
 from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.json_schema import properties_of
-from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
+from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.largejson.written import Written
 from mcp_optimizer.limits import DEFAULT_LIMITS
 
@@ -31,9 +33,11 @@ _MANY_PARTS = 5_000
 _PART_TEXT = _LARGE_TEXT // _MANY_PARTS
 
 
-def read_arguments(given: Any, tool: McpTool) -> dict[str, Any]:
-    """The arguments as an object: parsed if given as JSON text, unwrapped if nested one level too deep."""
-    arguments = _as_object(given, tool.name)
+def read_arguments(given: Any, tool: McpTool, foreign: Collection[str] = ()) -> dict[str, Any]:
+    """The arguments as an object: parsed if given as JSON text, without `foreign` keys, unwrapped if nested one level
+    too deep.
+    """
+    arguments = without(foreign, _as_object(given, tool.name))
     _refuse_unsendable(arguments, tool.name)
     if len(arguments) != 1:
         return arguments
@@ -44,6 +48,25 @@ def read_arguments(given: Any, tool: McpTool) -> dict[str, Any]:
         return _as_object(inner, tool.name)
     except InvalidRequest:
         return arguments
+
+
+def without(foreign: Collection[str], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without these keys; the same object if it has none of them."""
+    if not any(key in arguments for key in foreign):
+        return arguments
+    return {key: value for key, value in arguments.items() if key not in foreign}
+
+
+def foreign_to(definition: Definition, added: Collection[str]) -> Collection[str]:
+    """Of the keys that a client adds to every call, those of which a tool says nothing."""
+    return _foreign_to(definition, frozenset(added)) if added else ()
+
+
+@lru_cache(maxsize=1_024)
+def _foreign_to(definition: Definition, added: frozenset[str]) -> frozenset[str]:
+    # Looked for in all of it: a schema may describe a member in many places, and what a tool may want stays.
+    wire_json = definition.wire_json
+    return frozenset(key for key in added if compact(key) not in wire_json)
 
 
 def _as_object(given: Any, tool: str) -> dict[str, Any]:

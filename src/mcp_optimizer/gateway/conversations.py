@@ -1,7 +1,7 @@
 """What each conversation was shown, so that it is not shown again. Bounded; forgets the oldest.
 
-Only for callers whose session is one conversation: in another conversation of the same session, nobody would have seen
-it. Whoever misses something asks for it by name.
+Only where a client says which conversation a call is part of: in another one of the same session, nobody would have
+seen it. Whoever misses something asks for it by name.
 """
 
 from __future__ import annotations

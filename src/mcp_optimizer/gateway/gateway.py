@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
@@ -38,7 +38,14 @@ from mcp_optimizer.errors import (
     quoted,
 )
 from mcp_optimizer.gateway import resolving
-from mcp_optimizer.gateway.arguments import ArgumentCheck, are_large, read_arguments, takes_long
+from mcp_optimizer.gateway.arguments import (
+    ArgumentCheck,
+    are_large,
+    foreign_to,
+    read_arguments,
+    takes_long,
+    without,
+)
 from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.gateway.conversations import Seen, SeenByCaller
 from mcp_optimizer.gateway.entries import entry
@@ -160,16 +167,16 @@ class Gateway:
         detail: Detail = Detail.FULL,
         caller: Caller = LOCAL,
         *,
-        is_conversation: bool = False,
+        conversation: str = "",
     ) -> FoundTools:
         """`find` when it is the caller's turn, counted as one call for each action that is asked for. If the only tool
         found is too large for the reply, its complete definition is kept for read_result.
 
-        `is_conversation`: this caller is one conversation, in which nothing needs to be shown twice.
+        `conversation`: identifies the one that this is part of, in which nothing needs to be shown twice; "": unknown.
         """
         query = self._finder.query(tool_description, tool_keywords, limit, detail, caller.principal.id)
         self.permissions.take_turn(caller, query.searches)
-        seen = self._conversations.of(caller.conversation) if is_conversation else None
+        seen = self._conversations.of(conversation) if conversation else None
         await self._starting.wait(partial(self.seen_by, caller), partial(self._has_likely, query, caller))
         found = await self.in_turn(caller, partial(self._find, self._catalog.snapshot, caller, query, seen))
         if self._use is not None:
@@ -229,11 +236,13 @@ class Gateway:
         select: str = "",
         most: Risk = Risk.DESTRUCTIVE,
         whole: bool = False,
+        added: Collection[str] = (),
     ) -> dict[str, Any]:
         """Call a tool; returns its result within the limits, with its cost, its tool and its server in `_meta`.
 
         `select` is a JMESPath expression; only what it selects from the result is returned. `most`: the worst class of
-        tools that is called. `whole`: a program wants all of the result, so that nothing is cut.
+        tools that is called. `whole`: a program wants all of the result, so nothing is cut. `added`: arguments that
+        the client adds to every call, which go no further unless the tool knows them.
         """
         with recording(self._trail, caller, "tools/call") as record:
             projection = self.results.projection(select)
@@ -246,9 +255,9 @@ class Gateway:
             record.about(server, name, digest, parameters)
             self.permissions.refuse_worse(tool, most, caller)
             arguments = (
-                await self._off_loop(caller, partial(self._understand_large, tool, parameters))
+                await self._off_loop(caller, partial(self._understand_large, tool, parameters, added))
                 if is_long
-                else self._understand(tool, parameters)
+                else self._understand(tool, parameters, added)
             )
             record.about(server, name, digest, arguments)
             details = tool.record.details
@@ -272,13 +281,17 @@ class Gateway:
                 self._use.called(caller.conversation, server, name)
             return record.result(_with_origin(result, server, name, details.annotations))
 
-    async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
-        """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
+    async def pass_on(
+        self, tool_name: str, arguments: dict[str, Any] | None, caller: Caller, added: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Call a tool by its listed name, with arguments (but for `added` ones) and result unchanged; adds the cost."""
         with recording(self._trail, caller, "tools/call") as record:
             parked, caller = self._begin(caller, record)
             exact = partial(self.permissions.exact, tool_name=tool_name, caller=caller)
             tool = await self._resolved(exact, tool_name, None, caller)
             server, name = tool.key
+            if added and arguments is not None:
+                arguments = without(foreign_to(tool.record.definition, added), arguments)
             if are_large(arguments):
                 arguments = await self._off_loop(caller, partial(written, arguments))
             record.about(server, name, tool.record.definition_hash, arguments)
@@ -366,14 +379,14 @@ class Gateway:
         """What has to be done with large arguments, when it is the caller's turn."""
         return await self._checks.run(caller.principal.id, work)
 
-    def _understand_large(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
-        arguments: dict[str, Any] = written(self._understand(tool, parameters))
+    def _understand_large(self, tool: CatalogTool, parameters: Any, added: Collection[str]) -> dict[str, Any]:
+        arguments: dict[str, Any] = written(self._understand(tool, parameters, added))
         return arguments
 
-    def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
+    def _understand(self, tool: CatalogTool, parameters: Any, added: Collection[str]) -> dict[str, Any]:
         """The valid arguments in the tool's original shape. On error, shows the schema in the form we send."""
         details = tool.record.details
-        given = arguments = read_arguments(parameters, details)
+        given = arguments = read_arguments(parameters, details, foreign_to(tool.record.definition, added))
         plans = [plan for plan in self._forms.plans(tool) if plan]
         wrong = [problem for plan in plans for problem in misused(given, plan, details.input_schema)]
         for plan in plans:

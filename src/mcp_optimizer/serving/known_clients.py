@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.caller import Caller
+
+_LONGEST_CONVERSATION = 200
+"""Characters of an id that a client gives to a conversation."""
 
 
 class Reads(Enum):
@@ -48,23 +52,28 @@ class ClientHabits:
     """Whether it keeps tools out of its prompts until a search of its own finds them, at least with some models or many
     tools, which we cannot know: then nobody can say what definitions would have cost.
     """
-    is_one_conversation: bool = False
-    """Whether one session with us is one conversation, so that nothing needs to be shown twice."""
+    conversation_key: str = ""
+    """The key in a call's `_meta` that tells its conversations apart; "": nothing does. A session with us does not:
+    sub-agents share it without what was shown to the others, and it outlives a conversation that was cleared.
+    """
+    added_arguments: frozenset[str] = frozenset()
+    """Keys that it adds to the arguments of every call, whatever the tool's schema says."""
 
 
 UNKNOWN = ClientHabits()
 
 KNOWN_CLIENTS = {
     "claude-ai": ClientHabits(shows_titles=True),
-    "claude-code": ClientHabits(
-        shows_titles=True, asks_again=False, reads=Reads.STRUCTURE, is_one_conversation=True, loads_on_demand=True
-    ),
+    "claude-code": ClientHabits(shows_titles=True, asks_again=False, reads=Reads.STRUCTURE, loads_on_demand=True),
     "visual studio code": ClientHabits(shows_titles=True, reads=Reads.STRUCTURE),
     "cursor": ClientHabits(reads_references=False, asks_again=False, reads=Reads.STRUCTURE),
-    "codex": ClientHabits(reads=Reads.STRUCTURE, is_one_conversation=True, loads_on_demand=True),
+    "codex": ClientHabits(reads=Reads.STRUCTURE, conversation_key="threadId", loads_on_demand=True),
     "opencode": ClientHabits(reads=Reads.TEXT),
     "gemini-cli": ClientHabits(
-        reads_references=False, reads=Reads.TEXT, reads_meta=ReadsMeta.OF_ERRORS, is_one_conversation=True
+        reads_references=False,
+        reads=Reads.TEXT,
+        reads_meta=ReadsMeta.OF_ERRORS,
+        added_arguments=frozenset({"wait_for_previous"}),
     ),
     "qwen-cli": ClientHabits(reads=Reads.BOTH, loads_on_demand=True),
     "copilot": ClientHabits(reads_references=False, reads=Reads.BOTH, loads_on_demand=True),
@@ -80,6 +89,7 @@ langchain and openai-agents, which read the text, and programs.
 """
 
 
+@lru_cache(maxsize=256)
 def habits_of(client: str) -> ClientHabits:
     """The habits of the client with this name; the longest matching entry wins."""
     name = client.strip().lower()
@@ -87,10 +97,17 @@ def habits_of(client: str) -> ClientHabits:
     return KNOWN_CLIENTS.get(known, UNKNOWN)
 
 
-def is_conversation(habits: ClientHabits, caller: Caller) -> bool:
-    """Whether a caller is known to be one conversation. Over HTTP, only a session can be one."""
-    has_session = caller.link is None or not caller.link.is_modern or caller.key == LOCAL.key
-    return habits.is_one_conversation and has_session
+def conversation_of(habits: ClientHabits, caller: Caller) -> str:
+    """The conversation that a call is part of, as its client says; "" if nothing tells. Only among those of its own
+    connection, so that nobody continues the conversation of another.
+    """
+    if not habits.conversation_key:
+        return ""
+    meta = caller.passed_on.get("_meta")
+    said = meta.get(habits.conversation_key) if isinstance(meta, dict) else None
+    if not isinstance(said, str) or not 0 < len(said) <= _LONGEST_CONVERSATION:
+        return ""
+    return f"{caller.conversation}\n{said}"
 
 
 def dialect_for(habits: ClientHabits, wanted: Dialect) -> Dialect:

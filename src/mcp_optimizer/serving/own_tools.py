@@ -13,7 +13,7 @@ from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.serving.known_clients import habits_of, is_conversation
+from mcp_optimizer.serving.known_clients import conversation_of, habits_of
 from mcp_optimizer.serving.own_arguments import names_in, number_in, text_in
 from mcp_optimizer.serving.own_replies import find_reply, list_reply
 
@@ -54,7 +54,7 @@ class OwnTools:
             number_in(arguments, "limit"),
             self._wanted_detail(arguments),
             caller,
-            is_conversation=is_conversation(habits, caller),
+            conversation=conversation_of(habits, caller),
         )
         return find_reply(found)
 
@@ -85,7 +85,8 @@ class OwnTools:
         given = arguments.get("parameters")
         parameters = beside if given is None or given == {} else given
         server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
-        return await self._gateway.call(name, parameters, server, caller, select, most)
+        added = habits_of(caller.client).added_arguments
+        return await self._gateway.call(name, parameters, server, caller, select, most, added=added)
 
     async def _call_tool_read(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         return await self._call_tool(arguments, caller, Risk.READ)

@@ -33,6 +33,7 @@ from mcp_optimizer.errors import (
     UpstreamRefusal,
     quoted,
 )
+from mcp_optimizer.gateway.arguments import without
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.metrics.accounts import Accounts
@@ -247,14 +248,14 @@ class _Answers:
         account: AccountedAnswer,
     ) -> dict[str, Any]:
         """The result of a call, or its failure as a model can use it."""
-        started = time.perf_counter()
+        started, added = time.perf_counter(), habits_of(caller.client).added_arguments
         try:
             if self._options.transparent:
-                return await self._gateway.pass_on(name, (ctx.params or {}).get("arguments"), caller)
+                return await self._gateway.pass_on(name, (ctx.params or {}).get("arguments"), caller, added)
             if (own := self._own.get(name)) is None:
                 # Registered directly, or returned by find_tool and called by its own name.
-                return await self._gateway.call(name, arguments, caller=caller)
-            result = await own(arguments, caller)
+                return await self._gateway.call(name, arguments, caller=caller, added=added)
+            result = await own(without(added, arguments) if added else arguments, caller)
             if name in CALLING:
                 await self._promote(ctx, result, caller)
             if name in _DESCRIBED:

@@ -60,9 +60,9 @@ async def test_a_reply_keeps_to_its_budget_and_names_the_rest() -> None:
 
 async def test_a_conversation_is_shown_nothing_twice(gateway: Gateway) -> None:
     caller = Caller("one")
-    first = await gateway.search("show the commit logs", "", 1, Detail.PYTHON, caller, is_conversation=True)
-    second = await gateway.search("show the commit logs", "", 1, Detail.PYTHON, caller, is_conversation=True)
-    named = await gateway.search("git_log", "", 1, Detail.PYTHON, caller, is_conversation=True)
+    first = await gateway.search("show the commit logs", "", 1, Detail.PYTHON, caller, conversation="one")
+    second = await gateway.search("show the commit logs", "", 1, Detail.PYTHON, caller, conversation="one")
+    named = await gateway.search("git_log", "", 1, Detail.PYTHON, caller, conversation="one")
     assert first.text.startswith("git.git_log(repo_path: str)")
     assert second.text.startswith("shown earlier (a search for its name shows it again): git.git_log")
     assert named.text.startswith("git.git_log(repo_path: str)")
@@ -70,8 +70,8 @@ async def test_a_conversation_is_shown_nothing_twice(gateway: Gateway) -> None:
 
 async def test_a_signature_shown_before_does_not_hide_a_stub(gateway: Gateway) -> None:
     caller = Caller("one")
-    await gateway.search("show the commit logs", "", 1, Detail.SIGNATURE, caller, is_conversation=True)
-    found = await gateway.search("show the commit logs", "", 1, Detail.PYTHON, caller, is_conversation=True)
+    await gateway.search("show the commit logs", "", 1, Detail.SIGNATURE, caller, conversation="one")
+    found = await gateway.search("show the commit logs", "", 1, Detail.PYTHON, caller, conversation="one")
     assert "git.git_log(repo_path: str)" in found.text
 
 

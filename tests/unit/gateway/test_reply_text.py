@@ -187,7 +187,7 @@ async def test_what_was_shown_in_part_is_shown_again(gateway: Gateway) -> None:
     caller = Caller("claude-code", "session 3")
     for _ in range(2):
         found = await gateway.search(
-            "create a card on a board", detail=Detail.SIGNATURE, caller=caller, is_conversation=True
+            "create a card on a board", detail=Detail.SIGNATURE, caller=caller, conversation="one"
         )
         assert "create_card [kanban]: Create a card" in found.text
 
@@ -207,7 +207,7 @@ async def test_a_conversation_is_not_shown_the_same_tool_twice(gateway: Gateway)
     caller = Caller("claude-code", "session 1")
 
     async def ask(request: str, who: Caller = caller) -> str:
-        found = await gateway.search(request, detail=Detail.SIGNATURE, caller=who, is_conversation=True)
+        found = await gateway.search(request, detail=Detail.SIGNATURE, caller=who, conversation=who.key)
         return found.text
 
     first = await ask("record changes")
@@ -321,7 +321,7 @@ async def test_what_is_shown_in_a_word_does_not_count_as_shown() -> None:
     opened = await gateway_over(running("boxes", mcp_tool("open_box", "Open a box"), pack))
     caller = Caller("claude-code", "session 4")
     for request in ("open a box", "open a box", "pack a box"):
-        found = await opened.search(request, detail=Detail.SIGNATURE, caller=caller, is_conversation=True)
+        found = await opened.search(request, detail=Detail.SIGNATURE, caller=caller, conversation="one")
     assert "k8: str" in found.text
 
 

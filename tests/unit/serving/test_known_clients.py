@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from mcp_optimizer.compression.compress import Dialect, compress
-from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
+from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.own_tools import own_tools
 from mcp_optimizer.serving.known_clients import (
     KNOWN_CLIENTS,
@@ -17,9 +16,9 @@ from mcp_optimizer.serving.known_clients import (
     ClientHabits,
     Reads,
     ReadsMeta,
+    conversation_of,
     dialect_for,
     habits_of,
-    is_conversation,
 )
 from mcp_optimizer.token_counter import TokenCounter
 from tests.conftest import ROOT
@@ -46,13 +45,11 @@ def test_any_other_client_gets_what_the_settings_say() -> None:
     assert dialect_for(ClientHabits(reads_references=False), Dialect.REFERENCES) is Dialect.INLINED
 
 
-def test_a_modern_client_over_http_is_no_conversation_because_it_has_no_session() -> None:
-    habits = KNOWN_CLIENTS["claude-code"]
-    assert is_conversation(habits, LOCAL)
-    assert is_conversation(habits, Caller("claude-code", "http:4711"))
-    assert not is_conversation(UNKNOWN, LOCAL)
-    modern = cast("ClientLink", SimpleNamespace(is_modern=True))
-    assert not is_conversation(habits, Caller("claude-code", "http:claude-code", modern))
+def test_a_conversation_is_one_only_among_those_of_its_own_connection() -> None:
+    habits, said = KNOWN_CLIENTS["codex"], {"_meta": {"threadId": "one"}}
+    ours, theirs = Caller("codex", "http:1", passed_on=said), Caller("codex", "http:2", passed_on=said)
+    assert conversation_of(habits, ours) not in ("", conversation_of(habits, theirs))
+    assert conversation_of(UNKNOWN, ours) == conversation_of(habits, LOCAL) == ""
 
 
 @pytest.mark.parametrize("split_calls", [False, True])
@@ -97,12 +94,19 @@ def test_the_page_about_clients_names_every_known_one_as_it_is() -> None:
     rows = [line for line in (ROOT / "docs" / "clients.md").read_text().splitlines() if line.startswith("| `")]
     said: dict[str, ClientHabits] = {}
     for row in rows:
-        names, dialect, titles, asks, reads, session, on_demand, _ = (
+        names, dialect, titles, asks, reads, conversation, added, on_demand, _ = (
             cell.strip() for cell in row.strip("|").split("|")
         )
         part, meta = READ[reads]
         habits = ClientHabits(
-            dialect != "never", titles == "kept", asks == "yes", part, meta, on_demand == "yes", session == "yes"
+            reads_references=dialect != "never",
+            shows_titles=titles == "kept",
+            asks_again=asks == "yes",
+            reads=part,
+            reads_meta=meta,
+            loads_on_demand=on_demand == "yes",
+            conversation_key="" if conversation == "nothing" else conversation.strip("`"),
+            added_arguments=frozenset(key.strip(" `") for key in added.split(",") if key),
         )
         said |= {name.strip(" `"): habits for name in names.split(",")}
     assert said == KNOWN_CLIENTS
