@@ -93,6 +93,11 @@ class GeneralSettings(BaseModel):
         description="End the text of a find_tool reply with what it saved, in at most 15 tokens. Programs get the "
         "figures in any case.",
     )
+    name_servers: bool = Field(
+        default=True,
+        description="Name the servers, and what they are for, in find_tool's description and in the instructions: at "
+        "most 120 tokens each.",
+    )
     learn_from_use: bool = Field(
         default=True,
         description="Rank tools slightly higher that were called after similar searches. Keeps keyed hashes of words "

@@ -98,7 +98,8 @@ async def held(config: Path, *options: str) -> AsyncIterator[Held]:
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_the_tools_are_listed_before_the_gateway_is_loaded_and_called_after(config: Path, era: str) -> None:
-    async with held(config) as client:
+    # The names of servers would come later, once they are known; see test_signposts.
+    async with held(config, "--no-name-servers") as client:
         client.era = era
         if era == LEGACY:
             await client.open()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.events import Event
-from mcp_optimizer.domain.own_tools import own_tools
-from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.belonging import own_history
@@ -24,14 +23,15 @@ class Costs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._counted: tuple[Sequence[dict[str, Any]], int] = ((), 0)
 
-    @lazy
+    @property
     def own_tokens(self) -> int:
         """The cost of our own tools in every prompt."""
-        settings = self._parts.settings
-        # Where it depends on the client, as many as any client gets.
-        own = own_tools(split_calls=settings.split_calls is not False, scripts=ScriptMode(settings.scripts))
-        return sum(self._parts.counter.count_many([compact(tool) for tool in own]))
+        own = self._parts.own_tools()
+        if self._counted[0] != own:
+            self._counted = own, sum(self._parts.counter.count_many([compact(tool) for tool in own]))
+        return self._counted[1]
 
     @lazy
     def prices(self) -> Prices:

@@ -38,6 +38,7 @@ def mcp_server(parts: Parts) -> Server[Any]:
         parts.accounts,
         parts.gate,
         parts.scripts,
+        parts.signposts,
     )
 
 

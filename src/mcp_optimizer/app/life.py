@@ -63,6 +63,7 @@ class Life:
         if parts.stored_scripts is not None:
             self._ending.add("the stored scripts", parts.stored_scripts.stop)
         self._ending.add("the lists of tools", parts.refresher.stop)
+        self._ending.add("what is behind the gateway", parts.signposts.stop)
         self._ending.add("the lists of other gateways", parts.shared_lists.stop)
         if parts.neighbours is not None:
             self._ending.add("the other gateways", parts.neighbours.peers.leave)
@@ -91,6 +92,7 @@ class Life:
         if parts.stored_scripts is not None:
             parts.stored_scripts.start()
         parts.refresher.start(profiles_in_use(self._settings))
+        parts.signposts.start()
         self._tasks.spawn(self._follow_approvals())
         if self._settings.history and self._settings.database_place is not None:
             parts.recorder.start()

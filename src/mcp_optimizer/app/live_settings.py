@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mcp_optimizer.app.options import budgets, concise_profiles, items, result_options, rulebook
-from mcp_optimizer.app.parts import Parts
+from mcp_optimizer.app.parts import Parts, keeping_signpost
 from mcp_optimizer.settings import Settings
 
 Tell = Callable[[Parts, Settings], None]
@@ -18,6 +18,7 @@ Tell = Callable[[Parts, Settings], None]
 
 def _tell_policy(parts: Parts, settings: Settings) -> None:
     parts.policy.use(rulebook(settings), settings.tool_risks)
+    parts.signposts.begin_again(keeping_signpost(settings))
     parts.relay.announce_tools()
 
 
@@ -61,7 +62,7 @@ LIVE: Final = frozenset[str]().union(OF_SERVERS, *_TOLD)
 
 NEEDS_RESTART: Final = frozenset(
     "config demo database mode encoding encoder encoder_key learn_from_use learn_shapes detail signature_notes "
-    "schema_notes "
+    "schema_notes name_servers "
     "dialect groups tool_profile description_writer description_writer_key client_profiles token_estimate "
     "cache_megabytes kept_hours kept_megabytes start_timeout call_timeout restart_pause restart_pause_max "
     "max_in_flight max_waiting client_sessions answer_timeout limits workers peer_address shutdown_timeout "

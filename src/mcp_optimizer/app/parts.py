@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer import __version__
 from mcp_optimizer.app.configuration import configuration_of
@@ -62,6 +62,7 @@ from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rates import Rates
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.refresher import ListRefresher
+from mcp_optimizer.profiles.signposts import Keep, KnownSignpost, Signposts
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.cache import ResultCache
@@ -70,6 +71,7 @@ from mcp_optimizer.runtime.foreground_first import ForegroundFirst
 from mcp_optimizer.runtime.outgoing import Outgoing
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.gate import Gate
+from mcp_optimizer.serving.signpost_file import keep_signpost, read_signpost
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.trust.keeper import Keeper
@@ -118,6 +120,16 @@ class Parts:
     policy: Policy
     scripts: ScriptRunner | None
     stored_scripts: StoredScripts | None
+    signposts: Signposts
+
+    def own_tools(self) -> Sequence[dict[str, Any]]:
+        """Our own tools, as the gateway's own user gets them."""
+        return self.signposts.own.on(most_own_tools(self.settings))
+
+
+def most_own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:
+    """Our own tools; where it depends on the client, as many as any client gets."""
+    return own_tools(split_calls=settings.split_calls is not False, scripts=ScriptMode(settings.scripts))
 
 
 def build_parts(
@@ -180,12 +192,10 @@ def build_parts(
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
-    own, pinned = (
-        own_tools(split_calls=settings.split_calls is not False, scripts=ScriptMode(settings.scripts)),
-        items(settings.pinned_tools),
-    )
-    ranking = (pinned, budgets(settings), uses)
-    lists = ToolLists(catalog, forms, counter, *ranking, written.texts, own, concise_profiles(settings))
+    signposts = _signposts(settings, catalog, gateway, counter, relay, is_given=is_given)
+    own = most_own_tools(settings)
+    ranking = (items(settings.pinned_tools), budgets(settings), uses, written.texts)
+    lists = ToolLists(catalog, forms, counter, *ranking, lambda: signposts.own.on(own), concise_profiles(settings))
     refresher = ListRefresher(catalog, lists, forms, storage.forms, written, pace, relay.announce_tools)
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
@@ -232,7 +242,24 @@ def build_parts(
         policy=policy,
         scripts=scripts,
         stored_scripts=kept_scripts,
+        signposts=signposts,
     )
+
+
+def _signposts(
+    settings: Settings, catalog: LiveCatalog, gateway: Gateway, counter: TokenCounter, relay: Relay, *, is_given: bool
+) -> Signposts:
+    """What is said to be behind the gateway. Servers of a program are not those of a file, to be kept with it."""
+    is_on = settings.name_servers and not is_transparent(settings)
+    said = (catalog, gateway, counter.count_or_most)
+    if is_given or not is_on:
+        return Signposts(*said, on_change=relay.announce_tools, is_on=is_on)
+    return Signposts(*said, KnownSignpost(*read_signpost(settings)), keeping_signpost(settings), relay.announce_tools)
+
+
+def keeping_signpost(settings: Settings) -> Keep:
+    """Keeps what was said under these settings for the next start with them."""
+    return lambda known: keep_signpost(settings, known.signpost, known.words)
 
 
 def _trail(settings: Settings, storage: Storage, labels: SessionLabels) -> AuditTrail | None:

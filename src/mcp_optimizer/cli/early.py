@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp_optimizer import __version__
-from mcp_optimizer.domain.own_tools import INSTRUCTIONS, own_tools, splits_calls
+from mcp_optimizer.domain.own_tools import own_tools, splits_calls
 from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.serving.early_answers import EarlyAnswers
 from mcp_optimizer.serving.first_requests import FirstRequests
 from mcp_optimizer.serving.pipes import has_pipes, own_pipes
+from mcp_optimizer.serving.signpost_file import read_signpost
 from mcp_optimizer.settings import Settings
 
 
@@ -25,9 +26,9 @@ def first_requests(settings: Settings) -> FirstRequests:
     def tools_of(client: str) -> tuple[dict[str, Any], ...]:
         return own_tools(split_calls=splits_calls(client, settings.split_calls), scripts=scripts)
 
-    instructions = None if settings.mode == "transparent" else INSTRUCTIONS
+    signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
     known = tools_of if lists_only_own_tools(settings) else None
-    return FirstRequests(known, __version__, settings.limits, instructions)
+    return FirstRequests(known, __version__, settings.limits, signpost)
 
 
 def lists_only_own_tools(settings: Settings) -> bool:

@@ -104,6 +104,8 @@ async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
 
     signals = Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
+    if early is not None and early.signpost is not None:
+        optimizer.parts.signposts.begin_with(early.signpost)
     server = optimizer.mcp_server()
     opening = Opening(first_requests(settings), lambda method: optimizer.relay.changes.announce(method.split("/")[0]))
     optimizer.start(saves_memory=True)

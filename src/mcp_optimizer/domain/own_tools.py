@@ -6,6 +6,8 @@ calls that only read are apart. Pure data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.domain.script_mode import ScriptMode
@@ -13,7 +15,60 @@ from mcp_optimizer.domain.script_mode import ScriptMode
 INSTRUCTIONS = "Gives access to many tools of many servers: search with find_tool, then run with call_tool."
 
 LIST_TTL_MS = 3_600_000
-"""How long a client may keep the list of them: they do not change while the gateway runs."""
+"""How long a client may keep the list of them where they do not change while the gateway runs."""
+
+CHANGING_TTL_MS = 60_000
+"""The same of a list that changes when a server comes or goes."""
+
+_LOADING_ON_DEMAND = ("claude-code",)
+"""How the names of clients begin that hide tools behind a search of their own, unless a tool asks them not to."""
+
+
+@dataclass(frozen=True)
+class Signpost:
+    """What is behind the gateway, in a line: `kanban (boards, cards), sql (tables)`; "" where that is not known."""
+
+    servers: str = ""
+    may_change: bool = True
+    """Whether it may be said, or be another one, as long as the gateway runs."""
+
+    @property
+    def instructions(self) -> str:
+        """The gateway's own, of which some clients show the first line only."""
+        if not self.servers:
+            return INSTRUCTIONS
+        return f"Tools of {self.servers}: search with find_tool, then run with call_tool."
+
+    @property
+    def ttl_ms(self) -> int:
+        return CHANGING_TTL_MS if self.may_change else LIST_TTL_MS
+
+    @property
+    def scope(self) -> str:
+        """Whom a list with it is the same for: what is behind the gateway depends on who asks."""
+        return "private" if self.may_change else "public"
+
+    def on(self, tools: Sequence[dict[str, Any]], client: str = "") -> tuple[dict[str, Any], ...]:
+        """Our own tools as this client gets them: find_tool says what it searches."""
+        named = tuple(self._named(tool) for tool in tools)
+        if not client.strip().lower().startswith(_LOADING_ON_DEMAND):
+            return named
+        return tuple({**tool, "_meta": self._loaded(tool["name"])} for tool in named)
+
+    def _named(self, tool: dict[str, Any]) -> dict[str, Any]:
+        if not self.servers or tool["name"] != "find_tool":
+            return tool
+        return {**tool, "description": f"{tool['description']} Servers: {self.servers}."}
+
+    def _loaded(self, tool: str) -> dict[str, Any]:
+        """A search for these tools would be a search for the search."""
+        hint = {"anthropic/searchHint": self.servers} if self.servers and tool == "find_tool" else {}
+        return {"anthropic/alwaysLoad": True, **hint}
+
+
+NO_SIGNPOST = Signpost(may_change=False)
+"""Where nobody is told what is behind the gateway."""
+
 
 _SOUGHT: dict[str, Any] = {
     "tool_description": {"type": "string", "description": "In English, e.g. 'list open orders; send an email'"},

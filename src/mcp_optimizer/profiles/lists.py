@@ -81,7 +81,7 @@ class ToolLists:
         budgets: Mapping[ProfileName, int | None] = DEFAULT_BUDGETS,
         uses: Callable[[], Mapping[str, int]] = dict,
         written: Callable[[], Mapping[str, str]] = dict,
-        own: Sequence[Mapping[str, Any]] = OWN_TOOLS,
+        own: Callable[[], Sequence[Mapping[str, Any]]] = lambda: OWN_TOOLS,
         concise: Collection[ProfileName] = DEFAULT_CONCISE,
     ) -> None:
         self._concise = concise
@@ -208,7 +208,7 @@ class ToolLists:
             pinned = [tool.name for name in self._pinned for tool in called(snapshot, name)]
             ranked = rank(_candidates(snapshot, self._uses()), pinned)
             written, before = self._written(), known or same
-            made_with = (self._forms, self._counter, wanted, written, before, ranked, self._budgets, self._own)
+            made_with = (self._forms, self._counter, wanted, written, before, ranked, self._budgets, self._own())
             known = _Lists(snapshot, *made_with, self._concise)
             self._lists[wanted] = known
         return known

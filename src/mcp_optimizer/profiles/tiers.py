@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from mcp_optimizer.search.words import words
+from mcp_optimizer.search.words import STOP_WORDS, words
 
 BASIC_VERBS = ("list", "get", "create", "update", "move", "search", "health")
 """In order of importance."""
@@ -41,6 +41,9 @@ _CORE_SHARE = 5
 _COMMON_SHARE = 2
 _PREFIX_SHARE = 0.8
 """The share of a server's tools that must begin with a word for it to say nothing about any of them."""
+
+_LONGEST_WORD = 20
+"""Letters of a word that says what a server is about."""
 
 
 class ProfileName(StrEnum):
@@ -140,7 +143,7 @@ class _PlaceOfTool(NamedTuple):
 
 def _places(tools: Sequence[Candidate]) -> dict[str, _PlaceOfTool]:
     """The place of each tool among those of its server."""
-    tasks = {tool.name: task for tool, task in zip(tools, _tasks(tools), strict=True)}
+    tasks = {tool.name: task for tool, task in zip(tools, _tasks([tool.own_name for tool in tools]), strict=True)}
     basic = _basic_work(tools, tasks)
     weight = {tool.name: (tool.tokens, tool.name) for tool in tools}
     spoken_of = Counter(word for task in tasks.values() for word in set(task.thing.split()))
@@ -212,11 +215,34 @@ def _further(task: _Task, spoken_of: Mapping[str, int]) -> tuple[bool, int, str,
     return (" " in task.thing, -spoken_of.get(task.thing, 0), task.thing, BASIC_VERBS.index(task.verb))
 
 
-def _tasks(tools: Sequence[Candidate]) -> list[_Task]:
-    spelt = [words(tool.own_name) for tool in tools]
+def things(names: Sequence[str]) -> list[str]:
+    """What a server's tools are about, as their own names say it: single words, those that most tools name first, in
+    the plural where a name has it.
+    """
+    spelt = [words(name) for name in names]
+    named = Counter(word for task in _tasks(names) for word in set(task.thing.split()))
+    # A word that one tool alone begins with is what that tool does, and not what it is about.
+    for first in {_singular(name[0]) for name in spelt if name}:
+        if named[first] == 1:
+            del named[first]
+    found = sorted(filter(_says_something, named), key=lambda word: (-named[word], word))
+    as_spelt = {word for name in spelt for word in name}
+    return [plural if (plural := _plural(word)) in as_spelt else word for word in found]
+
+
+def _says_something(word: str) -> bool:
+    return word.isalpha() and 2 < len(word) <= _LONGEST_WORD and word not in STOP_WORDS and word not in _VERBS
+
+
+def _plural(word: str) -> str:
+    return word[:-1] + "ies" if word.endswith("y") else word + "s"
+
+
+def _tasks(names: Sequence[str]) -> list[_Task]:
+    spelt = [words(name) for name in names]
     first = Counter(name[0] for name in spelt if name)
     # `jira_get_issue`, `jira_list_boards`: the word that all begin with is the server's.
-    common = {word for word, count in first.items() if count > 2 and count >= _PREFIX_SHARE * len(tools)}
+    common = {word for word, count in first.items() if count > 2 and count >= _PREFIX_SHARE * len(names)}
     return [_task(name[1:] if len(name) > 1 and name[0] in common - _VERBS else name) for name in spelt]
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_optimizer.domain.own_tools import Signpost
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.first_requests import FirstRequests, Stage
 from mcp_optimizer.serving.pipes import Pipes
@@ -65,6 +66,11 @@ class EarlyAnswers:
         """The ids of requests that are not answered to the end."""
         self._tasks = BackgroundTasks(logger, "The first requests wait until everything is loaded")
         self._tasks.spawn(self._answer())
+
+    @property
+    def signpost(self) -> Signpost | None:
+        """What the client is told to be behind the gateway."""
+        return self._requests.signpost
 
     async def stop(self) -> Heard:
         """From now on, the server reads and writes. Nothing that was read is lost, and no reply is half written."""

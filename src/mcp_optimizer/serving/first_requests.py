@@ -16,7 +16,7 @@ from typing import Any
 
 import pydantic_core
 
-from mcp_optimizer.domain.own_tools import INSTRUCTIONS, LIST_TTL_MS
+from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
 from mcp_optimizer.limits import Limits
 
 _VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -84,7 +84,7 @@ class FirstRequest:
     """It is for the server; what comes after it can be answered all the same."""
 
 
-ToolsOf = Callable[[str], Sequence[Mapping[str, Any]]]
+ToolsOf = Callable[[str], Sequence[dict[str, Any]]]
 """The tools that a client of this name gets."""
 
 
@@ -92,12 +92,15 @@ class FirstRequests:
     """Understands the first messages of one client."""
 
     def __init__(
-        self, tools_of: ToolsOf | None, version: str, limits: Limits, instructions: str | None = INSTRUCTIONS
+        self, tools_of: ToolsOf | None, version: str, limits: Limits, signpost: Signpost | None = NO_SIGNPOST
     ) -> None:
-        """`tools_of`: what clients get, whatever the servers have; None: that depends on them."""
+        """`tools_of`: our own tools as clients get them; None: the list depends on the servers. `signpost`: what is
+        said to be behind the gateway; None: we say nothing.
+        """
         self._tools_of = tools_of
         self._client = ""
-        self._instructions = {"instructions": instructions} if instructions is not None else {}
+        self.signpost = signpost
+        self._instructions = {"instructions": signpost.instructions} if signpost is not None else {}
         self._server = {"name": "mcp-optimizer", "title": "mcp-optimizer", "version": version}
         self._limits = limits
         # No more bytes than values are allowed: then the values need not be counted.
@@ -178,14 +181,20 @@ class FirstRequests:
         self._client = params["_meta"][f"{_ENVELOPE}clientInfo"]["name"]
         if (listed := self._listed(method)) is None:
             return None
-        is_ours = method == "tools/list"
-        hints = {"ttlMs": LIST_TTL_MS if is_ours else 0, "cacheScope": "public" if is_ours else "private"}
+        hints: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
+        if method == "tools/list" and self.signpost is not None:
+            hints = {"ttlMs": self.signpost.ttl_ms, "cacheScope": self.signpost.scope}
         return Stage.MODERN, {**listed, **self._stamp, **hints}
 
     def _listed(self, method: Any) -> Mapping[str, Any] | None:
         if method == "tools/list":
-            return {"tools": list(self._tools_of(self._client))} if self._tools_of is not None else None
+            return self._own_tools()
         return {LISTS[method]: []} if isinstance(method, str) and method in LISTS else None
+
+    def _own_tools(self) -> Mapping[str, Any] | None:
+        if self._tools_of is None or self.signpost is None:
+            return None
+        return {"tools": list(self.signpost.on(self._tools_of(self._client), self._client))}
 
     def _has_envelope(self, params: Mapping[str, Any]) -> bool:
         meta = params.get("_meta")

@@ -24,7 +24,15 @@ from mcp.shared.exceptions import MCPError
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.own_tools import CALLING, INSTRUCTIONS, LIST_TTL_MS, own_tools, splits_calls
+from mcp_optimizer.domain.own_tools import (
+    CALLING,
+    CHANGING_TTL_MS,
+    INSTRUCTIONS,
+    NO_SIGNPOST,
+    Signpost,
+    own_tools,
+    splits_calls,
+)
 from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.errors import (
     InvalidRequest,
@@ -40,6 +48,7 @@ from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.answering import AccountedAnswer
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
+from mcp_optimizer.profiles.signposts import Signposts
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.relay.connected import Context, client_name, is_http
 from mcp_optimizer.relay.envelope import for_era
@@ -59,8 +68,8 @@ if TYPE_CHECKING:
 _DESCRIBED = CALLING | {"read_result", "run_script"}
 """Own tools whose results already report their cost."""
 
-_CHANGING_TTL_MS = 60_000
-"""Lists of servers' tools change when a server comes or goes."""
+_GREETINGS = frozenset({"initialize", "server/discover"})
+"""What is answered with instructions."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +107,11 @@ def build_server(
     accounts: Accounts | None = None,
     gate: Gate | None = None,
     scripts: ScriptRunner | None = None,
+    signposts: Signposts | None = None,
 ) -> Server[Any]:
-    """An MCP server in front of the gateway, for any number of clients. `scripts` runs them, if clients get that."""
+    """An MCP server in front of the gateway, for any number of clients. `scripts` runs them, if clients get that;
+    `signposts` say what is behind it, if they are told.
+    """
     options = options or ServerOptions()
     gate = gate or Gate(DEFAULT_LIMITS)
     server = _GatewayServer(
@@ -120,7 +132,7 @@ def build_server(
     for method, params in REGISTERED.items():
         server.add_request_handler(method, params, _never)
     own = OwnTools(gateway, gate.limits, options.detail, scripts).by_name(split_calls=options.split_calls is not False)
-    answers = _Answers(gateway, server, options, refresher, relay, accounts, own)
+    answers = _Answers(gateway, server, options, refresher, relay, accounts, own, signposts)
     server.middleware += [gate.check, relay.middleware(answers.server_info), answers]
     return server
 
@@ -141,6 +153,7 @@ class _Answers:
         relay: Relay,
         accounts: Accounts | None,
         own: Mapping[str, OwnTool],
+        signposts: Signposts | None,
     ) -> None:
         self._gateway = gateway
         self._server = server
@@ -150,6 +163,7 @@ class _Answers:
         self._accounts = accounts
         self._accounting = accounts.answering if accounts is not None else AccountedAnswer
         self._own = own
+        self._signposts = signposts
         # Made once: the SDK copies it each time, and it never changes.
         self.server_info = lru_cache(lambda: server.server_info_stamp)
 
@@ -157,7 +171,16 @@ class _Answers:
         return self._call(ctx) if ctx.method == CALL else self._other(ctx, call_next)
 
     async def _other(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        return await (self._tool_list(ctx) if ctx.method == "tools/list" else call_next(ctx))
+        if ctx.method == "tools/list":
+            return await self._tool_list(ctx)
+        result = await call_next(ctx)
+        if ctx.method in _GREETINGS and isinstance(result, dict) and result.get("instructions"):
+            signpost = await self._signpost(self._relay.clients.caller(ctx))
+            return {**result, "instructions": signpost.instructions}
+        return result
+
+    async def _signpost(self, caller: Caller) -> Signpost:
+        return await self._signposts.of(caller) if self._signposts is not None else NO_SIGNPOST
 
     async def _tool_list(self, ctx: Context) -> dict[str, Any]:
         started, profile, version, known = time.perf_counter(), None, ctx.protocol_version, None
@@ -167,17 +190,21 @@ class _Answers:
             snapshot, show = await self._gateway.seen_by(caller), self._gateway.definition
             # In a thread: reading a page of a thousand definitions would delay other calls.
             listed = await asyncio.to_thread(page, snapshot.running, "tools", ctx.params, show)
-            answer = self._for_era(listed, version, ttl_ms=_CHANGING_TTL_MS)
+            answer = self._for_era(listed, version, ttl_ms=CHANGING_TTL_MS)
             tools, known = listed["tools"], snapshot.baseline_tokens
         else:
             profile = self._profile(ctx, caller)
             registered = await self._registered(ctx, profile, caller)
+            signpost = await self._signpost(caller)
             split = splits_calls(caller.client, self._options.split_calls)
-            tools = [*own_tools(split_calls=split, scripts=self._options.scripts), *registered]
-            ttl_ms = LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
+            own = own_tools(split_calls=split, scripts=self._options.scripts)
+            # What is said to the client alone, no model pays for.
+            tools = [*signpost.on(own), *registered]
+            listed = {"tools": [*signpost.on(own, caller.client), *registered]}
+            ttl_ms = signpost.ttl_ms if profile is None else CHANGING_TTL_MS
             # Our own tools are the same for everybody, or for every client of a kind; others may depend on who asks.
-            scope = "private" if registered else "public"
-            answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope=scope)
+            scope = "private" if registered else signpost.scope
+            answer = self._for_era(listed, version, ttl_ms=ttl_ms, scope=scope)
         if self._accounts is not None:
             taken = (time.perf_counter() - started) * 1_000
             await self._gateway.seen_by(caller)  # made here, for the accounts

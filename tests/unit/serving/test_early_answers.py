@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer import Optimizer, __version__
-from mcp_optimizer.domain.own_tools import own_tools, splits_calls
+from mcp_optimizer.domain.own_tools import Signpost, own_tools, splits_calls
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.serving.first_requests import FirstRequests
 from mcp_optimizer.serving.known_clients import KNOWN_CLIENTS
@@ -81,7 +81,7 @@ async def test_a_client_gets_the_same_whatever_it_can_do(optimizer: Optimizer, c
 
 
 async def test_split_calls_are_listed_early_too() -> None:
-    split = FirstRequests(lambda _: own_tools(split_calls=True), __version__, DEFAULT_LIMITS)
+    split = FirstRequests(lambda _: own_tools(split_calls=True), __version__, DEFAULT_LIMITS, Signpost())
     messages = [hello(), request("tools/list")]
     async with Optimizer.from_config({}, split_calls=True, **NOTHING) as optimizer:
         early = await replies_to(optimizer, messages, 2, split)

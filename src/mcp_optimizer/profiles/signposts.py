@@ -1,0 +1,242 @@
+"""Says what is behind the gateway, so that a model, and a client's own search for tools, know when to look here.
+
+A line of server names, each with what it is for: what the user's server file says, else words that the names of its
+tools have in common. Nothing else that a server says gets in, and nothing that a caller may not use. The line of the
+gateway's own user is kept between starts (`serving/signpost_file.py`) and does not change while servers start, because
+a prompt cache ends where a definition changes. Called by serving; knows no SDK type and no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_optimizer.catalog import LiveCatalog, Snapshot
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.hidden_text import without_hidden
+from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.profiles.tiers import things
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
+
+Words = Mapping[str, tuple[str, ...]]
+"""What servers are about, by their names."""
+
+_MOST_TOKENS = 110
+"""Of the line, so that with what stands around it in find_tool's description it costs at most 120."""
+
+_MOST_BYTES = 1_600
+"""Of the line: clients cut instructions at two kilobytes."""
+
+_MOST_WORDS = 4
+_MOST_SERVERS = 60
+"""Servers that are named: a name costs two tokens and more."""
+
+_MOST_TOOLS = 500
+"""Tools of a server whose names are read."""
+
+_LONGEST_NAME = 40
+_LONGEST_PURPOSE = 60
+_QUIET = 0.3
+"""Seconds without changes before the line is made again, as for lists of tools."""
+
+_KEPT = 64
+"""Lines of other callers that are kept."""
+
+
+@dataclass(frozen=True)
+class KnownSignpost:
+    """The line of the gateway's own user, and the words it was made of."""
+
+    signpost: Signpost
+    words: Words
+
+
+Keep = Callable[[KnownSignpost], None]
+
+
+class Signposts:
+    """The line for each caller, made when servers have started, and again when they change."""
+
+    def __init__(
+        self,
+        catalog: LiveCatalog,
+        gateway: Gateway,
+        count: Callable[[str], int],
+        known: KnownSignpost | None = None,
+        keep: Keep = lambda _known: None,
+        on_change: Callable[[], None] = lambda: None,
+        *,
+        is_on: bool = True,
+    ) -> None:
+        """`known`: what was said last; `keep` stores it; `on_change` is told when callers should look again."""
+        self._catalog = catalog
+        self._gateway = gateway
+        self._count = count
+        self._keep = keep
+        self._on_change = on_change
+        self._is_on = is_on
+        self._known = known or KnownSignpost(Signpost() if is_on else NO_SIGNPOST, {})
+        self._has_settled = False
+        self._of_views: OrderedDict[int, tuple[weakref.ref[Snapshot], Signpost]] = OrderedDict()
+        self._tasks = BackgroundTasks(logger, "What is behind the gateway is not said")
+
+    @property
+    def own(self) -> Signpost:
+        """As the gateway's own user sees it."""
+        return self._known.signpost
+
+    def start(self) -> None:
+        if self._is_on:
+            self._tasks.spawn(self._watch())
+
+    async def stop(self) -> None:
+        await self._tasks.close()
+
+    def begin_with(self, signpost: Signpost) -> None:
+        """A client was told this while everything was being loaded."""
+        self._known = KnownSignpost(signpost, self._known.words)
+
+    def begin_again(self, keep: Keep) -> None:
+        """What callers may use has changed: nothing is said until it is known what that is. `keep` stores it."""
+        if self._is_on:
+            self._keep = keep
+            self._known = KnownSignpost(Signpost(), {})
+            self._of_views.clear()
+            if self._has_settled:
+                self._tasks.spawn(self._renew())
+
+    async def of(self, caller: Caller) -> Signpost:
+        """The line for this caller."""
+        if not self._is_on:
+            return NO_SIGNPOST
+        views = self._gateway.permissions.views
+        is_own = caller.principal == LOCAL.principal and caller.narrowed is None
+        if is_own or (views.sees_all(caller) and views.sees_all(LOCAL)):
+            return self.own
+        # Until then, what servers are about is not known, and would be another line each time one has started.
+        return await self._of_view(caller) if self._has_settled else Signpost()
+
+    async def _of_view(self, caller: Caller) -> Signpost:
+        view = await self._gateway.seen_by(caller)
+        known = self._of_views.get(id(view))
+        if known is None or known[0]() is not view:
+            made = await asyncio.to_thread(self._made, view, caller, {})
+            known = (weakref.ref(view), made.signpost)
+            self._of_views[id(view)] = known
+            while len(self._of_views) > _KEPT:
+                self._of_views.popitem(last=False)
+        return known[1]
+
+    async def _watch(self) -> None:
+        while True:
+            # First of all: what a client was told while everything was being loaded is compared with what we say.
+            await self._rested()
+            while self._catalog.snapshot.is_starting:
+                await self._catalog.changed()
+            self._has_settled = True
+            made_from = self._catalog.snapshot
+            await self._renew()
+            if self._catalog.snapshot is made_from:
+                await self._catalog.changed()
+
+    async def _rested(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_QUIET):
+                    await self._catalog.changed()
+            except TimeoutError:
+                return
+
+    async def _renew(self) -> None:
+        view = await self._gateway.seen_by(LOCAL)
+        before = self._known
+        made = await asyncio.to_thread(self._made, view, LOCAL, before.words)
+        if made == before or self._known is not before:
+            # The same, or made of what callers could use until just now.
+            return
+        self._known = made
+        if made.signpost != before.signpost:
+            self._on_change()
+        await asyncio.to_thread(self._keep, made)
+
+    def _made(self, view: Snapshot, caller: Caller, before: Words) -> KnownSignpost:
+        """`before`: what was known of servers that do not run now."""
+        permits = self._gateway.permissions.views.permits_reading
+        missing = {state.name for state in view.missing()}
+        named: list[UpstreamState] = []
+        words: dict[str, tuple[str, ...]] = {}
+        for name in sorted(view.states):
+            state = view.states[name]
+            if state.status is ServerStatus.RUNNING and name not in missing:
+                if not (tools := view.of_server(name)):
+                    # Nothing of it may be used, or all of it waits for approval.
+                    continue
+                words[name] = about([tool.record.name for tool in tools[:_MOST_TOOLS]])
+            elif state.status is ServerStatus.STOPPED or not permits(caller, name):
+                continue
+            else:
+                words[name] = before.get(name, ())
+            named.append(state)
+            if len(named) > _MOST_SERVERS:
+                break
+        return KnownSignpost(Signpost(line(named, words, self._count)), words)
+
+
+def about(names: Sequence[str]) -> tuple[str, ...]:
+    """The words that say most about tools with these names, in the order of the alphabet: a server chooses its words,
+    and must not make a sentence of them.
+    """
+    return tuple(sorted(things(names)[:_MOST_WORDS]))
+
+
+def line(servers: Sequence[UpstreamState], words: Words, count: Callable[[str], int]) -> str:
+    """As many words for each as there is room for, then names alone, then as many of these as fit."""
+    purposes = {state.name: _purpose(state, words.get(state.name, ())) for state in servers}
+    names = [state.name for state in servers][:_MOST_SERVERS]
+    more = len(servers) > len(names)
+    for most in range(_MOST_WORDS, -1, -1):
+        if _fits(text := _listed(names, purposes, most, more=more), count):
+            return text
+    while names:
+        # A hundred names are counted seven times, not a hundred times.
+        names, more = names[: -max(1, len(names) // 10)], True
+        if _fits(text := _listed(names, {}, 0, more=more), count):
+            return text
+    return ""
+
+
+def _fits(text: str, count: Callable[[str], int]) -> bool:
+    return len(text.encode("utf-8", "surrogatepass")) <= _MOST_BYTES and count(text) <= _MOST_TOKENS
+
+
+def _purpose(state: UpstreamState, words: tuple[str, ...]) -> tuple[str, ...]:
+    """What the user says, else the words of its tools, without those of its name."""
+    if said := _plain(state.spec.description or "", _LONGEST_PURPOSE):
+        return (said,)
+    own = state.name.lower()
+    return tuple(word for word in words if word not in own)
+
+
+def _listed(names: Iterable[str], purposes: Mapping[str, tuple[str, ...]], most: int, *, more: bool) -> str:
+    entries = [_entry(name, purposes.get(name, ())[:most]) for name in names]
+    return ", ".join([*(entry for entry in entries if entry), *(["and more"] if more else [])])
+
+
+def _entry(name: str, purpose: Sequence[str]) -> str:
+    plain = _plain(name, _LONGEST_NAME)
+    return f"{plain} ({', '.join(purpose)})" if plain and purpose else plain
+
+
+def _plain(text: str, longest: int) -> str:
+    """In one line, without anything that nobody sees; its first words if it is long."""
+    found = " ".join(without_hidden(text).split()).replace("(", "").replace(")", "").rstrip(".")
+    return found if len(found) <= longest else found[:longest].rsplit(" ", 1)[0].rstrip(" ,;:.")

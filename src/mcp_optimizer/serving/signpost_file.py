@@ -1,0 +1,90 @@
+"""Keeps what the gateway last said is behind it in a small file next to the database, so that the first requests get
+the same line before anything is loaded.
+
+The file is named after everything that the line depends on: with another server file, or other rules, it is another
+one. Read by `cli` before the heavy imports, so it imports nothing that takes time; written by the composition root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcp_optimizer import __version__
+from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
+from mcp_optimizer.settings import Settings
+
+_DEPENDS_ON = {
+    "demo",
+    "servers",
+    "rules",
+    "tool_risks",
+    "trust_local",
+    "trust_remote",
+    "servers_trust",
+    "encoding",
+    "scripts",
+}
+_LONGEST = 50_000
+"""Bytes of such a file."""
+
+_LONGEST_LINE = 2_000
+
+_MOST_FILES = 32
+"""Configurations whose lines are kept, the latest."""
+
+
+def read_signpost(settings: Settings) -> tuple[Signpost, dict[str, tuple[str, ...]]]:
+    """What was said last, and the words of each server; nothing where nothing was kept, or it is not ours."""
+    nothing = (Signpost() if settings.name_servers else NO_SIGNPOST, dict[str, tuple[str, ...]]())
+    path = _place(settings) if settings.name_servers else None
+    if path is None:
+        return nothing
+    try:
+        with path.open("rb") as file:
+            said = json.loads(file.read(_LONGEST))
+        words = {str(name): tuple(map(str, found)) for name, found in said["words"].items()}
+        servers = said["servers"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return nothing
+    is_line = isinstance(servers, str) and len(servers) <= _LONGEST_LINE and servers.isprintable()
+    return (Signpost(servers), words) if is_line else nothing
+
+
+def keep_signpost(settings: Settings, signpost: Signpost, words: Mapping[str, Sequence[str]]) -> None:
+    """Keep it for the next start. Without the file, the first requests of that are answered without it."""
+    path = _place(settings)
+    if path is None:
+        return
+    text = json.dumps({"servers": signpost.servers, "words": {name: list(found) for name, found in words.items()}})
+    # The folder may be read-only, or full: nothing depends on it.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, written = tempfile.mkstemp(dir=path.parent, suffix=".new")
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(written, path)
+        latest = sorted(path.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)
+        for old in latest[_MOST_FILES:]:
+            old.unlink(missing_ok=True)
+
+
+def _place(settings: Settings) -> Path | None:
+    """The file for these settings and the server file as it is now; None where nothing is stored in files."""
+    database = settings.database_place
+    if not isinstance(database, Path):
+        return None
+    depends: Any = settings.model_dump(mode="json", include=_DEPENDS_ON & set(Settings.model_fields))
+    digest = hashlib.sha256(json.dumps([__version__, depends], sort_keys=True).encode())
+    if not settings.demo:
+        try:
+            digest.update(settings.server_file.read_bytes())
+        except OSError:
+            return None
+    return database.parent / "signposts" / f"{digest.hexdigest()[:32]}.json"
