@@ -180,3 +180,12 @@ async def test_a_signal_ends_the_gateway_and_its_children(
         assert await asyncio.wait_for(gateway.wait(), 10) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
+
+
+async def test_a_token_on_the_command_line_is_said_to_be_visible_to_every_user(tmp_path: Path) -> None:
+    token, variable = "a-token-of-enough-characters", "MCP_OPTIMIZER_DASHBOARD_TOKEN"
+    wrong = ("serve", "--http", "nowhere")
+    given = await command(*wrong, "--dashboard-token", token, cwd=tmp_path)
+    assert f"Better: the variable {variable}, or dashboard_token in the settings file." in given.err
+    assert token not in given.err
+    assert variable not in (await command(*wrong, cwd=tmp_path, env={variable: token})).err

@@ -242,3 +242,33 @@ async def test_no_process_of_ours_imports_what_lies_in_the_folder(tmp_path: Path
     )
     assert await asyncio.wait_for(demo.wait(), 60) == 0
     assert not ran.exists(), ran.read_text()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+@pytest.mark.parametrize("name", ["mcp.json", "mcp-optimizer.toml"])
+async def test_what_is_no_file_is_named_like_a_file_and_never_waited_for(
+    own: Path, tmp_path: Path, kind: str, name: str
+) -> None:
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    place = folder / name
+    {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/nowhere", path)}[kind](place)
+    done = await command("servers", cwd=folder)
+    assert f"Not used: ./{name} (it is not a regular file)" in done.err
+    assert "mine" in done.out
+
+
+async def test_whoever_trusts_or_forgets_a_folder_is_in_the_audit(clone: Path) -> None:
+    assert (await command("folder", "trust", clone, "--yes")).code == 0
+    assert (await command("folder", "forget", clone)).code == 0
+    rows = [json.loads(line) for line in (await command("audit", "--json")).out.splitlines()]
+    found = {(row["method"], Path(row["tool"]).name) for row in rows if row["method"].startswith("folder/")}
+    names = ("mcp.json", "mcp-optimizer.toml")
+    assert found == {(f"folder/{act}", name) for act in ("trust", "forget") for name in names}
+
+
+async def test_settings_of_a_folder_cannot_keep_their_own_approval_out_of_the_audit(clone: Path) -> None:
+    (clone / "mcp-optimizer.toml").write_text("audit = false\n")
+    assert (await command("folder", "trust", "--yes", cwd=clone)).code == 0
+    rows = [json.loads(line) for line in (await command("audit", "--json")).out.splitlines()]
+    assert [row["method"] for row in rows].count("folder/trust") == 2

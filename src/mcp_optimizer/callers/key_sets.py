@@ -18,7 +18,8 @@ from jwt.exceptions import PyJWTError
 
 from mcp_optimizer.callers.outcomes import CannotVerify
 from mcp_optimizer.domain.token_issuers import TokenIssuer
-from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked, is_this_machine
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
+from mcp_optimizer.runtime.outgoing import is_this_machine
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)

@@ -9,15 +9,17 @@ import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mcp_optimizer.cli.asking import is_agreed, is_terminal
+from mcp_optimizer.cli.auditing import record_act
 from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag
+from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.folders.trusted import (
@@ -33,7 +35,7 @@ from mcp_optimizer.folders.trusted import (
 )
 from mcp_optimizer.runtime.regular_files import read_own
 from mcp_optimizer.runtime.terminal_text import counted
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.settings import Settings, load_settings
 
 _NAMES = (SERVER_FILE, SETTINGS_FILE)
 _LONGEST = 2_000
@@ -72,7 +74,9 @@ def trust_folder(
             raise ConfigurationError("Not all of it can be shown here. Read it, and if you want all of it, say --yes.")
         if not is_agreed("Use this whenever you are in that folder?"):
             raise ConfigurationError("Nothing was trusted.")
+    audited = _settings_before()
     trust(contents)
+    _record(audited, "folder/trust", contents)
     if as_json:
         print_json({"trusted": [str(file) for file in contents]})
         return
@@ -106,12 +110,32 @@ def forget_folder(path: _Path = Path(), as_json: JsonFlag = False) -> None:
     gone = [known for known in trusted_files() if place in (known, os.path.dirname(known))]
     if not gone:
         raise ConfigurationError(f"Nothing is trusted at {_shown(place)}. `mcp-optimizer folder list` lists what is.")
+    audited = _settings_before()
     forget(gone)
+    _record(audited, "folder/forget", gone)
     if as_json:
         print_json({"forgotten": gone})
         return
     for file in gone:
         print(f"Forgot {_shown(file)}.")
+
+
+def _settings_before() -> Settings | None:
+    """Which audit this belongs to: asked before anything is trusted, because settings of a folder could turn it off."""
+    try:
+        return load_settings()
+    except ConfigurationError as error:
+        print(f"This is not in the audit: {error}", file=sys.stderr)
+        return None
+
+
+def _record(settings: Settings | None, method: str, files: Iterable[Path | str]) -> None:
+    async def record() -> None:
+        for file in files:
+            if settings is not None:
+                await record_act(settings, method, str(file))
+
+    run(record())
 
 
 def _files(path: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -17,7 +17,7 @@ from mcp_optimizer.folders.trusted import SERVER_FILE, SETTINGS_FILE, folder_fil
 from mcp_optimizer.runtime.logs import configure_logging
 from mcp_optimizer.runtime.terminal_text import in_a_line
 from mcp_optimizer.runtime.worker_place import worker_place
-from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings, own_server_file
+from mcp_optimizer.settings import FILE_ONLY, PREFIX, Settings, load_settings, own_server_file
 
 SERVE_ONLY = frozenset(
     "http allowed_hosts allowed_origins dashboard dashboard_token public_url otlp_endpoint shutdown_delay workers "
@@ -55,6 +55,7 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
             flags = {name: values.pop(name) for name in fields}
             settings = load_settings(flags, settings_file=settings_file)
             say_passed_over(settings)
+            _say_what_others_see(flags)
             configure_logging(settings.log_level, settings.log_format)
             if wants_flags:
                 values["flags"] = frozenset(name for name, value in flags.items() if value is not None)
@@ -89,6 +90,15 @@ def say_passed_over(settings: Settings) -> None:
     once = " ".join(f"{_ONCE[name]} {name}" for name in found)
     said = f"Not used: {unused}. To use what is in this folder: mcp-optimizer folder trust; or once: {once}"
     print(in_a_line(said), file=sys.stderr)
+
+
+def _say_what_others_see(flags: Mapping[str, Any]) -> None:
+    if flags.get("dashboard_token") and worker_place(os.environ) is None:
+        print(
+            "Every user of this machine can see --dashboard-token in the list of processes. Better: the variable "
+            f"{PREFIX}DASHBOARD_TOKEN, or dashboard_token in the settings file.",
+            file=sys.stderr,
+        )
 
 
 _ONCE = {SERVER_FILE: "--config", SETTINGS_FILE: "--settings"}

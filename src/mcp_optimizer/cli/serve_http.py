@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.cli.listening import listen, reached_from_outside
@@ -88,10 +90,29 @@ def _peer_address(settings: Settings, place: WorkerPlace | None, port: int) -> s
 
 
 def _say_where(optimizer: Optimizer, address: str) -> None:
-    place = f", dashboard at {address.removesuffix('mcp')} (`mcp-optimizer dashboard` opens it)"
+    place = f", dashboard at {address.removesuffix('mcp')} (`{dashboard_command(optimizer.settings)}` opens it)"
     looks = place if optimizer.settings.dashboard else ""
     servers = counted(len(optimizer.servers()), "server")
     print(f"mcp-optimizer serves {servers} at {address}{looks}", file=sys.stderr, flush=True)
+
+
+def dashboard_command(settings: Settings) -> str:
+    """What opens the dashboard of a gateway with these settings, from whatever folder: a command finds a gateway by its
+    servers and its database.
+    """
+    options: list[str] = []
+    if settings.demo:
+        options.append("--demo")
+    elif settings.config is not None:
+        options += ["--config", os.path.abspath(settings.server_file)]
+    if settings.servers:
+        options += ["--servers", settings.servers]
+    if settings.database:
+        place = settings.database_place
+        # Of an address, not the password that it may contain.
+        shown = os.path.abspath(place) if isinstance(place, Path) else "postgresql://..." if place else "none"
+        options += ["--database", shown]
+    return shlex.join(["mcp-optimizer", "dashboard", *options])
 
 
 def _join(link: socket.socket, signals: Signals) -> None:

@@ -37,6 +37,7 @@ _ATTEMPTS = 20
 
 NEVER_TRUSTED = "it is not trusted"
 CHANGED = "it changed since it was trusted"
+NO_FILE = "it is not a regular file"
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,11 @@ def folder_file(name: str, own: Path, folder: Path | None = None) -> FolderFile 
     except OSError:
         # The folder is gone.
         return None
-    if not os.path.isfile(place) or _is_same(place, own):
+    if not os.path.lexists(place) or _is_same(place, own):
         return None
+    if not os.path.isfile(place):
+        # A folder, or a pipe that nobody writes to: looked at, never opened.
+        return FolderFile(place, problem=NO_FILE)
     try:
         known = trusted_files().get(str(place))
         if known is None:

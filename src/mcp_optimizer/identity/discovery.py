@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from mcp_optimizer.identity.challenges import Challenge, scopes_of
 from mcp_optimizer.identity.provider import Provider
-from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked, is_this_machine
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
+from mcp_optimizer.runtime.outgoing import is_this_machine, origin
 from mcp_optimizer.upstream.auth_spec import AuthSpec
 from mcp_optimizer.upstream.messages import shortened
 
@@ -46,7 +47,7 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
             raise LoginFailed(f"its authorization server {_host(wanted)!r} does not describe itself (no metadata)")
         return _guessed(url, resource, challenge, auth)
     issuer = str(metadata.issuer)
-    expected = wanted or _origin(url)
+    expected = wanted or _root(url)
     if not (issuer == expected or (not wanted and issuers_match(issuer, expected))):
         called, named = shortened(issuer, _SHOWN), shortened(expected, _SHOWN)
         raise LoginFailed(f"its authorization server calls itself {called!r} instead of {named!r}")
@@ -73,8 +74,8 @@ async def _resource_metadata(
     for place in build_protected_resource_metadata_discovery_urls(named or None, url):
         try:
             # On this machine only at the server itself: its word must not lead to whatever else listens here.
-            is_own = _origin(place) == _origin(url)
-            checked(place, allows_this_machine=allows_this_machine and is_own)
+            checked(place)
+            checked(place, allows_this_machine=allows_this_machine and origin(place) == origin(url))
         except LoginFailed:
             continue
         reply = await web.get(place, _HEADERS)
@@ -113,8 +114,8 @@ def _resource(url: str, auth: AuthSpec, described: ProtectedResourceMetadata | N
     if described is None:
         return own
     said = str(described.resource)
-    is_of_host = urlsplit(place).path.rstrip("/") == _WELL_KNOWN and _origin(place) == _origin(own)
-    if said.rstrip("/") not in {own.rstrip("/"), _origin(own) if is_of_host else own.rstrip("/")}:
+    is_of_host = urlsplit(place).path.rstrip("/") == _WELL_KNOWN and origin(place) == origin(own)
+    if said.rstrip("/") not in {own.rstrip("/"), _root(own) if is_of_host else own.rstrip("/")}:
         other = shortened(said, _SHOWN)
         raise LoginFailed(f"its metadata is for another server ({other!r}); if that is right, write it as `resource`")
     return said
@@ -132,13 +133,13 @@ def _scopes(
 
 def _guessed(url: str, resource: str, challenge: Challenge, auth: AuthSpec) -> Provider:
     """The endpoints of a server of the protocol's first revision with logins, which describes nothing."""
-    origin = _origin(url)
-    checked(origin)
+    root = _root(url)
+    checked(root)
     return Provider(
-        issuer=origin,
-        authorization_endpoint=urljoin(origin, "/authorize"),
-        token_endpoint=urljoin(origin, "/token"),
-        registration_endpoint=urljoin(origin, "/register"),
+        issuer=root,
+        authorization_endpoint=urljoin(root, "/authorize"),
+        token_endpoint=urljoin(root, "/token"),
+        registration_endpoint=urljoin(root, "/register"),
         resource=resource,
         scopes=auth.scopes or challenge.scopes or (),
     )
@@ -149,7 +150,7 @@ def _asked(allows_this_machine: bool, endpoint: object, issuer: str) -> str:
     whatever else listens here never said that it takes part in logins.
     """
     found = _usable(allows_this_machine, endpoint)
-    if found and is_this_machine(_host(found)) and _origin(found) != _origin(issuer):
+    if found and is_this_machine(_host(found)) and origin(found) != origin(issuer):
         raise LoginFailed(f"its authorization server names another address on this machine ({_host(found)})")
     return found
 
@@ -161,7 +162,8 @@ def _usable(allows_this_machine: bool, endpoint: object) -> str:
     return str(endpoint)
 
 
-def _origin(url: str) -> str:
+def _root(url: str) -> str:
+    """The address of a host, as it is written."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 

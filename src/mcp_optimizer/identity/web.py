@@ -5,7 +5,6 @@ lets them go. Knows no OAuth.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.runtime.outgoing import Outgoing, OutOfBounds, Pinned
+from mcp_optimizer.runtime.outgoing import Outgoing, OutOfBounds, Pinned, is_this_machine
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
 from mcp_optimizer.upstream.http_bodies import whole_body
 from mcp_optimizer.upstream.http_client import is_proxied_address
@@ -161,12 +160,3 @@ def checked(url: str, *, allows_this_machine: bool = True) -> str:
 def sendable(text: object, longest: int = 4_000) -> bool:
     """Whether a text can be sent as a token or an id: visible ASCII."""
     return isinstance(text, str) and 0 < len(text) <= longest and text.isascii() and text.isprintable()
-
-
-def is_this_machine(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,15 +1,15 @@
 """Requests to registries, and downloads of bundles: bounded in size, time and redirects, over HTTPS. Knows no formats.
 
-A server elsewhere cannot send us on to what is written as an address of this machine or its network; names are not
-looked up for that.
+All go only where `runtime/outgoing` lets them: nobody elsewhere can send us on to this machine or its network.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -17,8 +17,10 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError, quoted
+from mcp_optimizer.runtime.outgoing import Distance, Outgoing, OutOfBounds, Pinned, is_this_machine, written_distance
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
 from mcp_optimizer.upstream.http_bodies import whole_body
+from mcp_optimizer.upstream.http_client import is_proxied_address
 
 _SECONDS = 20.0
 _DOWNLOAD_SECONDS = 300.0
@@ -32,17 +34,33 @@ class SourceUnanswered(OptimizerError):
     """A registry or a download does not answer, or not as it should. Trying again later may help."""
 
 
-async def fetched_json(url: str) -> tuple[int, Any]:
+@asynccontextmanager
+async def _asked(
+    url: str, headers: dict[str, str], outgoing: Outgoing, named_by: str = ""
+) -> AsyncIterator[httpx2.Response]:
+    """What is answered at an address; raises OutOfBounds if whoever named it may not."""
+    where: dict[str, str] = {}
+    if is_proxied := is_proxied_address(httpx2.URL(url)):
+        outgoing.check_written(url, named_by)
+    else:
+        where["place"] = await outgoing.place(url, named_by)
+    transport = None if is_proxied else Pinned()
+    async with (
+        httpx2.AsyncClient(transport=transport, timeout=_SECONDS, follow_redirects=False) as client,
+        client.stream("GET", url, headers=headers, extensions=where) as response,
+    ):
+        yield response
+
+
+async def fetched_json(url: str, outgoing: Outgoing | None = None) -> tuple[int, Any]:
     """The status and the JSON value of a response; None if it is something else."""
     where = checked_address(url)
     headers = {"accept": "application/json", "accept-encoding": "gzip"}
     try:
-        async with (
-            asyncio.timeout(_SECONDS),
-            httpx2.AsyncClient(timeout=_SECONDS, follow_redirects=False) as client,
-            client.stream("GET", url, headers=headers) as response,
-        ):
+        async with asyncio.timeout(_SECONDS), _asked(url, headers, outgoing or Outgoing()) as response:
             text = await whole_body(response, _MOST_JSON)
+    except OutOfBounds as refused:
+        raise ConfigurationError(f"{where} is not asked: {refused}.") from None
     except _FAILURES as error:
         raise SourceUnanswered(f"{where} does not answer ({type(error).__name__}).") from None
     except (ExchangeLost, RpcError):
@@ -53,25 +71,23 @@ async def fetched_json(url: str) -> tuple[int, Any]:
         return response.status_code, None
 
 
-async def downloaded(url: str, path: Path, most: int) -> str:
-    """Writes a file of at most `most` bytes; its SHA-256. Redirects are followed, never to this machine."""
-    where = checked_address(url)
-    is_here = is_private(url)
+async def downloaded(url: str, path: Path, most: int, named_by: str = "", outgoing: Outgoing | None = None) -> str:
+    """Writes a file of at most `most` bytes; its SHA-256. Redirects are followed, never to what is nearer.
+
+    `named_by`: the address of the registry that named it; empty if the user did.
+    """
+    where, outgoing = checked_address(url), outgoing or Outgoing()
     try:
-        async with (
-            asyncio.timeout(_DOWNLOAD_SECONDS),
-            httpx2.AsyncClient(timeout=_SECONDS, follow_redirects=False) as client,
-        ):
+        async with asyncio.timeout(_DOWNLOAD_SECONDS):
             for _ in range(_MOST_REDIRECTS + 1):
-                async with client.stream("GET", url, headers={"accept-encoding": "identity"}) as response:
+                async with _asked(url, {"accept-encoding": "identity"}, outgoing, named_by) as response:
                     if not response.is_redirect:
                         return await _written(response, path, most, where)
-                    url = urljoin(url, response.headers.get("location", ""))
+                    named_by, url = url, urljoin(url, response.headers.get("location", ""))
                 where = checked_address(url)
-                if is_private(url) and not is_here:
-                    raise ConfigurationError(
-                        f"The download is sent on to an address on this machine or network: {where}."
-                    )
+    except OutOfBounds as refused:
+        who = urlsplit(named_by).hostname or where
+        raise ConfigurationError(f"The download is not made. {who} names where it is, but {refused}.") from None
     except _FAILURES as error:
         raise SourceUnanswered(f"{where} does not answer ({type(error).__name__}).") from None
     raise SourceUnanswered(f"{where} sends the download on more than {_MOST_REDIRECTS} times.")
@@ -108,20 +124,6 @@ def checked_address(url: str) -> str:
     raise ConfigurationError(f"The address of {host} must use https.")
 
 
-def is_this_machine(host: str) -> bool:
-    return host == "localhost" or host.endswith(".localhost") or _is_address(host, {"is_loopback"})
-
-
-def is_private(url: str) -> bool:
+def is_near(url: str) -> bool:
     """Whether an address is, as it is written, one of this machine or of its network."""
-    host = urlsplit(url).hostname or ""
-    return is_this_machine(host) or _is_address(host, {"is_private", "is_link_local", "is_unspecified"})
-
-
-def _is_address(host: str, kinds: set[str]) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None) or address
-    return any(getattr(mapped, kind) for kind in kinds)
+    return written_distance(urlsplit(url).hostname or "") < Distance.ELSEWHERE

@@ -17,12 +17,13 @@ from mcp_optimizer.errors import ConfigurationError, quoted
 from mcp_optimizer.packages.bundles import MOST_PACKED, Bundle, place_of_bundle, read_bundle
 from mcp_optimizer.packages.commands import PackageKind, named_package, with_command
 from mcp_optimizer.packages.draft import Draft, words
-from mcp_optimizer.packages.fetching import downloaded, is_this_machine
+from mcp_optimizer.packages.fetching import downloaded
 from mcp_optimizer.packages.manifests import Surroundings, draft_of_manifest, manifest_name
 from mcp_optimizer.packages.registry import PUBLIC_REGISTRY, Registry, ServerCondition
 from mcp_optimizer.packages.server_json import BundleAt, draft_of
 from mcp_optimizer.packages.sources import Source, SourceKind, suggested_name
 from mcp_optimizer.packages.versions import newest_version
+from mcp_optimizer.runtime.outgoing import is_this_machine
 
 _PROGRAMS = "npx npm uvx uv pipx pip docker podman dnx node python3".split()
 
@@ -122,7 +123,8 @@ async def _of_bundle(place: str, sha256: str, source: Source, choice: Choice, pl
     path = Path(place).expanduser()
     if place.startswith(("http://", "https://")):
         path = places.workspace / "downloaded.mcpb"
-        await downloaded(place, path, MOST_PACKED)
+        named_by = choice.registry if source.kind is SourceKind.REGISTRY else ""
+        await downloaded(place, path, MOST_PACKED, named_by)
     elif source.kind is SourceKind.REGISTRY:
         raise ConfigurationError(f"The registry names {quoted(place)} as a bundle, which is not an address.")
     bundle = await asyncio.to_thread(read_bundle, path, sha256)

@@ -13,7 +13,7 @@ from typing import Any
 from mcp_optimizer.errors import ConfigurationError, quoted
 from mcp_optimizer.packages.commands import RUNTIMES, Package, PackageKind, with_command
 from mcp_optimizer.packages.draft import Argument, Draft, Gap, Pieces
-from mcp_optimizer.packages.fetching import checked_address, is_private
+from mcp_optimizer.packages.fetching import checked_address, is_near
 from mcp_optimizer.packages.foreign import clean, described, environment_name, header_name, items, warnings_of
 from mcp_optimizer.packages.inputs import InputFormat, WantedInput, wanted_of
 from mcp_optimizer.packages.sources import suggested_name
@@ -202,7 +202,7 @@ def _of_remote(remotes: list[Mapping[str, Any]], name: str, document: Mapping[st
     plain = _GAP.sub("x", url)
     checked_address(plain)
     headers = {header_name(one.get("name")): one for one in items(said, "headers", name)}
-    notes = ("It is an address on this machine or in its network.",) if is_private(plain) else ()
+    notes = ("It is an address on this machine or in its network.",) if is_near(plain) else ()
     return Draft(
         name=suggested_name(name),
         url=reading.filled(url, said.get("variables"), is_required=True),

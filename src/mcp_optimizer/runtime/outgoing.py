@@ -72,9 +72,16 @@ class Outgoing:
         if named_by and origin(url) not in {origin(one) for one in configured}:
             nearest = min(map(distance, found))
             if nearest < await self._distance(named_by):
-                where = "this machine" if nearest is Distance.THIS_MACHINE else "this network"
-                raise OutOfBounds(f"it is elsewhere and names an address on {where} ({host})")
+                raise OutOfBounds(_names_nearer(nearest, host))
         return str(found[0])
+
+    def check_written(self, url: str, named_by: str = "") -> None:
+        """The same for what a proxy looks up, as far as it can be seen; raises OutOfBounds."""
+        (host, port), (naming, _) = _host_and_port(url), _host_and_port(named_by)
+        if is_this_machine(host) and port in self._own_ports:
+            raise OutOfBounds(f"{host}:{port} is an address of this gateway itself")
+        if named_by and (nearest := written_distance(host)) < written_distance(naming):
+            raise OutOfBounds(_names_nearer(nearest, host))
 
     async def _distance(self, url: str) -> Distance:
         host, port = _host_and_port(url)
@@ -124,6 +131,30 @@ def distance(address: Address) -> Distance:
     if address.is_loopback or address.is_unspecified:
         return Distance.THIS_MACHINE
     return Distance.ELSEWHERE if address.is_global and not address.is_multicast else Distance.THIS_NETWORK
+
+
+def written_distance(host: str) -> Distance:
+    """How far away a host is, as it is written. A name says nothing of that, and counts as elsewhere: what it means is
+    looked up when it is asked.
+    """
+    name = host.lower().removesuffix(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return Distance.THIS_MACHINE
+    with contextlib.suppress(ValueError):
+        return distance(_address(name))
+    with contextlib.suppress(OSError, ValueError):
+        # As the system reads 127.1, 0x7f000001 and 0, too.
+        return distance(ipaddress.IPv4Address(socket.inet_aton(name)))
+    return Distance.ELSEWHERE
+
+
+def is_this_machine(host: str) -> bool:
+    return written_distance(host) is Distance.THIS_MACHINE
+
+
+def _names_nearer(nearest: Distance, host: str) -> str:
+    where = "this machine" if nearest is Distance.THIS_MACHINE else "this network"
+    return f"it is elsewhere and names an address on {where} ({host})"
 
 
 def _ipv4_within(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:

@@ -7,12 +7,15 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
 from mcp_optimizer.runtime.logs import first_of
+from mcp_optimizer.runtime.outgoing import written_distance
 from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, RpcTimeout
 
+_SHOWN_ADDRESS = 200
 _STATUS_ADVICE = {
     401: " (not authorised: check its headers)",
     403: " (forbidden: it knows its caller, and does not let it in)",
@@ -92,6 +95,18 @@ def refused_with(status: int, content_type: str = "") -> Failure:
         return Failure(FailureKind.NOT_MCP, "it answers with a web page instead of MCP")
     kind = _KINDS_OF_STATUS.get(status, FailureKind.REFUSED)
     return Failure(kind, f"it answers with HTTP status {status}{_STATUS_ADVICE.get(status, '')}")
+
+
+def redirected(url: str, location: str) -> str:
+    """What to do about a server that sends us elsewhere. Its word is no reason to go nearer than it is itself."""
+    shown = location if len(location) <= _SHOWN_ADDRESS else f"{location[: _SHOWN_ADDRESS - 1]}…"
+    try:
+        target, own = (written_distance(urlsplit(one).hostname or "") for one in (urljoin(url, location), url))
+    except ValueError:
+        return f"it redirects to {shown}, which is no address"
+    if target < own:
+        return f"it redirects to {shown}, on this machine or network, which is not followed: ask whoever runs it"
+    return f"it redirects to {shown}: use that url"
 
 
 def is_page(content_type: str) -> bool:

@@ -6,12 +6,12 @@ files are read; starts and reads nothing.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
+from mcp_optimizer.runtime.outgoing import is_this_machine
 from mcp_optimizer.settings import PREFIX, default_server_file
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -80,14 +80,4 @@ def is_own_address(url: str, host: str, port: int) -> bool:
         return False
     if (asked_port or {"http": 80, "https": 443}.get(parts.scheme)) != port or port == 0:
         return False
-    return asked == host.lower() or (_is_this_machine(asked) and _is_this_machine(host))
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
+    return asked == host.lower() or (is_this_machine(asked) and is_this_machine(host))

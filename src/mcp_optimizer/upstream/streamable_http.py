@@ -23,10 +23,9 @@ from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.authorized_http import AuthorizedHttp
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, ServerGone
-from mcp_optimizer.upstream.failure import refused_with
+from mcp_optimizer.upstream.failure import redirected, refused_with
 from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
 from mcp_optimizer.upstream.http_client import http_client
-from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -42,7 +41,6 @@ _SHORTEST_PAUSE = 0.1
 _LONGEST_PAUSE = 60.0
 _MOST_RECONNECTS = 3
 """Consecutive reconnects without any event."""
-_SHOWN_ADDRESS = 200
 _GOODBYE = 1.0
 """Seconds for telling the server that its session ends; it will notice anyway."""
 
@@ -105,8 +103,7 @@ class _StreamableHttp:
             self._peer.close()
             raise ServerGone("it no longer knows the session")
         if response.has_redirect_location:
-            target = shortened(response.headers["location"], _SHOWN_ADDRESS)
-            raise RpcError(types.INVALID_REQUEST, f"it redirects to {target}: use that url")
+            raise RpcError(types.INVALID_REQUEST, redirected(str(self._url), response.headers["location"]))
         if kind.startswith("text/event-stream") and status < 400:
             await self._read_stream(response, asked)
         elif kind.startswith("application/json"):

@@ -112,7 +112,7 @@ async def test_more_searches_than_may_wait_are_told_to_wait_and_others_are_not()
     turns, held = CallerTurns("searches", 3, 3), Held()
     flood = [asyncio.ensure_future(turns.run("loud", held.of("loud"))) for _ in range(5)]
     await until(lambda: len(held.began) == 2)
-    with pytest.raises(InvalidRequest, match=r"3 searches of this caller are waiting already. Wait for their replies"):
+    with pytest.raises(InvalidRequest, match=r"3 searches of this caller are waiting already. Wait for replies"):
         await turns.run("loud", held.of("loud"))
     quiet = asyncio.ensure_future(turns.run("quiet", held.of("quiet")))
     await until(lambda: "quiet" in held.began)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
-from mcp_optimizer.packages.fetching import SourceUnanswered, checked_address, downloaded, fetched_json, is_private
+from mcp_optimizer.packages.fetching import SourceUnanswered, checked_address, downloaded, fetched_json, is_near
 from mcp_optimizer.packages.registry import Registry, ServerCondition, listed_server
+from mcp_optimizer.runtime.outgoing import Outgoing
 from tests.servers.registry import RegistryContents, running_registry
 
 NAME = "io.github.acme/weather"
@@ -155,8 +156,52 @@ def test_addresses_of_this_machine_and_network_are_known() -> None:
         "https://10.0.0.1/",
         "https://[::ffff:10.0.0.1]/",
     ]
-    assert all(is_private(url) for url in here)
-    assert not is_private("https://example.com/")
+    assert all(is_near(url) for url in here)
+    assert not is_near("https://example.com/")
+
+
+@pytest.mark.parametrize("target", ["here.example", "localhost", "[::1]", "10.0.0.1", "169.254.169.254"])
+async def test_a_download_from_elsewhere_is_not_sent_to_this_machine_by_whatever_name(
+    contents: RegistryContents, tmp_path: Path, target: str
+) -> None:
+    names = {"public.example": ["93.184.216.34"], "here.example": ["127.0.0.1"]}
+    looked_up: list[str] = []
+
+    async def resolve(host: str, _port: int) -> list[str]:
+        looked_up.append(host)
+        return names.get(host, ["127.0.0.1"] if host == "localhost" else [host])
+
+    named_by = "https://public.example/registry"
+    with pytest.raises(ConfigurationError, match="on this"):
+        await downloaded(f"https://{target}/file", tmp_path / "x", 100, named_by, Outgoing(resolve))
+    assert looked_up == [target.strip("[]"), "public.example"]
+    assert not contents.asked
+
+
+async def test_a_download_goes_to_the_address_that_its_name_had_when_it_was_judged(
+    contents: RegistryContents, tmp_path: Path
+) -> None:
+    contents.raw["/file"] = (200, {}, b"x")
+    looked_up: list[str] = []
+
+    async def resolve(host: str, _port: int) -> list[str]:
+        looked_up.append(host)
+        return ["127.0.0.1"]
+
+    port = contents.address.rpartition(":")[2]
+    address = f"http://files.localhost:{port}/file"
+    await downloaded(address, tmp_path / "x", 100, outgoing=Outgoing(resolve))
+    assert looked_up == ["files.localhost"]
+
+
+async def test_nothing_is_fetched_from_the_gateway_itself(contents: RegistryContents, tmp_path: Path) -> None:
+    outgoing = Outgoing()
+    outgoing.listening(int(contents.address.rpartition(":")[2]))
+    with pytest.raises(ConfigurationError, match="this gateway itself"):
+        await fetched_json(f"{contents.address}/x", outgoing)
+    with pytest.raises(ConfigurationError, match="this gateway itself"):
+        await downloaded(f"{contents.address}/x", tmp_path / "x", 10, outgoing=outgoing)
+    assert not contents.asked
 
 
 def test_an_unknown_condition_and_odd_metadata_do_no_harm() -> None:

@@ -14,7 +14,7 @@ import pytest
 from mcp_optimizer.identity.challenges import Challenge
 from mcp_optimizer.identity.discovery import discovered
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
-from mcp_optimizer.runtime.outgoing import Outgoing, OutOfBounds, Pinned
+from mcp_optimizer.runtime.outgoing import Distance, Outgoing, OutOfBounds, Pinned, is_this_machine, written_distance
 from mcp_optimizer.upstream.auth_spec import NO_AUTH
 
 EVERYWHERE = str(ipaddress.IPv4Address(0))
@@ -174,3 +174,44 @@ async def listener() -> AsyncIterator[tuple[int, list[str]]]:
         yield server.sockets[0].getsockname()[1], heard
     finally:
         server.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", Distance.THIS_MACHINE),
+        ("LOCALHOST.", Distance.THIS_MACHINE),
+        ("a.localhost", Distance.THIS_MACHINE),
+        ("127.0.0.1", Distance.THIS_MACHINE),
+        ("::ffff:127.0.0.1", Distance.THIS_MACHINE),
+        (EVERYWHERE, Distance.THIS_MACHINE),
+        ("10.0.0.1", Distance.THIS_NETWORK),
+        ("fe80::1", Distance.THIS_NETWORK),
+        ("169.254.169.254", Distance.THIS_NETWORK),
+        (PUBLIC, Distance.ELSEWHERE),
+        ("127.1", Distance.THIS_MACHINE),
+        ("2130706433", Distance.THIS_MACHINE),
+        ("0x7f.1", Distance.THIS_MACHINE),
+        ("0", Distance.THIS_MACHINE),
+        ("10.1", Distance.THIS_NETWORK),
+        ("a\0b", Distance.ELSEWHERE),
+        ("localhost.example", Distance.ELSEWHERE),
+        ("", Distance.ELSEWHERE),
+    ],
+)
+def test_a_host_is_as_near_as_it_is_written(host: str, expected: Distance) -> None:
+    assert written_distance(host) is expected
+    assert is_this_machine(host) is (expected is Distance.THIS_MACHINE)
+
+
+def test_what_a_proxy_looks_up_is_judged_as_it_is_written() -> None:
+    judging = outgoing()
+    judging.listening(8765)
+    judging.check_written("https://public.example/x", "https://public.example/")
+    judging.check_written("http://127.0.0.1:9/x")
+    with pytest.raises(OutOfBounds, match="itself"):
+        judging.check_written("http://localhost:8765/servers")
+    with pytest.raises(OutOfBounds, match="this machine"):
+        judging.check_written("https://127.0.0.1/x", "https://public.example/")
+    with pytest.raises(OutOfBounds, match="this network"):
+        judging.check_written("https://10.0.0.1/x", "https://public.example/")

@@ -8,7 +8,7 @@ import pytest
 from mcp_optimizer.cli.advice import advise
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.failure import CommandNotFound, FailureKind, explained, refused_with
+from mcp_optimizer.upstream.failure import CommandNotFound, FailureKind, explained, redirected, refused_with
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -57,3 +57,27 @@ def test_every_kind_of_failure_has_advice(kind: FailureKind, transport: Transpor
 
 def test_a_server_that_runs_needs_no_advice() -> None:
     assert advise(UpstreamState(ServerSpec("files", Transport.STDIO, command="x"), ServerStatus.RUNNING)) == ""
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://127.0.0.1:8765/servers",
+        "http://localhost./x",
+        "//[::ffff:127.0.0.1]/x",
+        "https://10.0.0.1/",
+        "http://0/",
+    ],
+)
+def test_nobody_is_advised_to_use_an_address_of_this_machine_that_a_server_elsewhere_names(location: str) -> None:
+    told = redirected("https://tools.example/mcp", location)
+    assert "use that url" not in told
+
+
+@pytest.mark.parametrize("location", ["/mcp/", "https://other.example/mcp", "http://127.0.0.1:9/mcp/"])
+def test_a_server_that_moved_within_its_reach_is_followed_by_hand(location: str) -> None:
+    assert redirected("http://127.0.0.1:8000/mcp", location) == f"it redirects to {location}: use that url"
+
+
+def test_a_redirect_to_what_is_no_address_says_so() -> None:
+    assert "which is no address" in redirected("https://tools.example/mcp", "http://[")
