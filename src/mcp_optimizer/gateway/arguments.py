@@ -149,17 +149,19 @@ def takes_long(definition_tokens: int, parameters: Any) -> bool:
 def are_large(parameters: Any) -> bool:
     """Whether these are many values, or long texts."""
     weight, level = 0, [parameters]
-    while level and weight <= _MANY_PARTS:
+    while level:
+        weight += len(level)
         below: list[Any] = []
         for value in level:
-            weight += 1
-            if isinstance(value, str):
+            # Types as JSON has them, because every call is looked at.
+            kind = type(value)
+            if kind is str:
                 weight += len(value) // _PART_TEXT
-            elif isinstance(value, dict):
-                below.extend(value.values())
-            elif isinstance(value, list):
-                below.extend(value)
-            if weight + len(below) > _MANY_PARTS:
-                return True
+            elif kind is list or kind is dict:
+                below.extend(value if kind is list else value.values())
+                if len(below) > _MANY_PARTS:
+                    return True
+        if weight > _MANY_PARTS:
+            return True
         level = below
-    return weight > _MANY_PARTS
+    return False

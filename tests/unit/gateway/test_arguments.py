@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
-from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
+from mcp_optimizer.gateway.arguments import ArgumentCheck, are_large, read_arguments
 from mcp_optimizer.relay.wire_errors import for_model
 from tests.unit.catalogs import mcp_tool
 
@@ -257,3 +257,21 @@ def test_definitions_are_told_apart_by_their_hash() -> None:
         checking.check({}, loose, loose.definition_hash)
         with pytest.raises(InvalidArguments):
             checking.check({}, strict, strict.definition_hash)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        (None, False),
+        ({"a": 1, "b": [1, 2, {"c": "x" * 1_000}]}, False),
+        ({"rows": [1] * 6_000}, True),
+        ({"rows": [[[1]] for _ in range(3_000)]}, True),
+        ({f"k{number}": 1 for number in range(6_000)}, True),
+        ({"text": "x" * 200_000}, True),
+        ({"texts": ["x" * 30_000] * 4}, True),
+        ("x" * 200_000, True),
+        ("x" * 50_000, False),
+    ],
+)
+def test_many_values_and_long_texts_are_large(parameters: Any, expected: bool) -> None:
+    assert are_large(parameters) is expected
