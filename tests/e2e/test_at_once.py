@@ -247,6 +247,17 @@ async def test_all_tools_are_listed_at_once_as_they_were(world: World) -> None:
         assert "written" in text_of(answer)
 
 
+async def test_tools_that_were_listed_are_announced_as_gone_when_their_server_does_not_start(world: World) -> None:
+    await listed_once(world)
+    async with talk(world, "--mode", "transparent", "--start-timeout", 5) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        await talking.send(INITIALIZED)
+        [listed] = await talking.answers(legacy("tools/list", 1))
+        assert listed["result"]["tools"]
+        while "notifications/tools/list_changed" not in talking.notices:
+            await talking.next(PATIENCE)
+
+
 async def test_after_a_crash_tools_are_found_and_called_again_without_a_denial(world: World) -> None:
     world.speak()
     async with talk(world) as talking:

@@ -23,6 +23,7 @@ class FirstStart:
         self._catalog = catalog
         self._is_over = False
         self._were_listed = False
+        self._were_tools_listed = False
 
     async def settled(self) -> None:
         """Until every server has started or failed: what is asked for may be on any of them."""
@@ -40,10 +41,10 @@ class FirstStart:
         """Before a list of all tools. If none is known, not even from an earlier start, until there is one, because
         many clients never ask again.
         """
-        await self._while(lambda now: now.is_starting and not now.has_tools, FIRST_LISTS)
-        if not self._were_listed:
+        if not self._were_tools_listed:
+            await self._while(lambda now: now.is_starting and not now.has_tools, FIRST_LISTS)
             await self._while(lambda now: now.is_starting, _BRIEFLY)
-            self._were_listed = True
+            self._were_tools_listed = True
 
     async def _while(self, is_early: Callable[[Snapshot], bool], seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -129,6 +129,7 @@ class Relay:
         self._telling_roots: dict[str, bool] = {}
         self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
         self._running: dict[str, frozenset[str]] = {}
+        self._starting: set[str] = set()
         self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
         self._handlers: dict[str, Handler] = {
             "prompts/list": lambda ctx, params: self._list(PROMPTS, ctx, params),
@@ -299,10 +300,17 @@ class Relay:
             self._directory.forget(state.name)
         self._announce(self._running.get(state.name, frozenset()) ^ has)
         self._running[state.name] = has
+        if state.status is ServerStatus.STARTING:
+            self._starting.add(state.name)
+        elif state.name in self._starting:
+            self._starting.discard(state.name)
+            # Tools that it listed at an earlier start may have been listed, and are not there any more.
+            self._announce({"tools"} & self._told - has)
 
     def on_gone(self, server: str) -> None:
         """A server was removed, or its name means another one from now on."""
         self._directory.remove(server)
+        self._starting.discard(server)
         self._announce(self._running.pop(server, frozenset()))
 
     def _announce(self, kinds: Iterable[str]) -> None:
