@@ -27,8 +27,8 @@ async def test_a_line_over_the_limit_is_dropped_as_it_comes_and_its_request_is_r
 ) -> None:
     options = ("--database", "none", *limits(tmp_path, request_bytes=1_000_000))
     async with stdio_client(config, *options, era=era, program=COMMAND) as client:
-        # The gateway answers tools/list while it is still being loaded.
-        await client.ask("prompts/list")
+        # The gateway answers lists while it is still being loaded.
+        await client.ask("tools/call", {"name": "list_tools", "arguments": {}})
         before = resident_bytes(client.process.pid)
         begin, _, end = json.dumps(message("tools/call", {"name": "VALUE"}, 77, era)).partition("VALUE")
         assert client.process.stdin is not None
@@ -45,8 +45,8 @@ async def test_a_line_over_the_limit_is_dropped_as_it_comes_and_its_request_is_r
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_the_gateway_stops_reading_from_a_client_that_never_reads_until_it_does(config: Path, era: str) -> None:
     async with stdio_client(config, "--database", "none", era=era, most_unread=1 << 16, program=COMMAND) as client:
-        # The gateway answers tools/list while it is still being loaded.
-        await client.ask("prompts/list")
+        # The gateway answers lists while it is still being loaded.
+        await client.ask("tools/call", {"name": "list_tools", "arguments": {}})
         before = resident_bytes(client.process.pid)
         sent = await sent_until_blocked(client)
         assert resident_bytes(client.process.pid) - before < 50 * MEGABYTE
