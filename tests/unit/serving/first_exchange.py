@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mcp_optimizer import Optimizer, __version__
-from mcp_optimizer.domain.own_tools import Signpost, own_tools
+from mcp_optimizer.domain.own_tools import Signpost, own_tools, splits_calls
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers
 from mcp_optimizer.serving.first_requests import FirstRequests, Stage
@@ -18,7 +18,9 @@ from mcp_optimizer.serving.stdio import Opening, piped
 
 PATIENCE = 30
 
-FIRST = FirstRequests(lambda _: own_tools(split_calls=False), __version__, DEFAULT_LIMITS, Signpost())
+FIRST = FirstRequests(
+    lambda client: own_tools(split_calls=splits_calls(client, None)), __version__, DEFAULT_LIMITS, Signpost()
+)
 
 
 def encoded(messages: Sequence[Any]) -> list[bytes]:
