@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from mcp_optimizer.app.parts import Parts
@@ -16,6 +17,12 @@ from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.usage import Usage, make_usage
 from mcp_optimizer.metrics.weights import weights
 from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.serving.known_clients import habits_of
+
+
+@lru_cache(maxsize=1_000)
+def _loads_on_demand(client: str) -> bool:
+    return habits_of(client).loads_on_demand
 
 
 class Costs:
@@ -41,7 +48,7 @@ class Costs:
 
     @property
     def assumptions(self) -> Assumptions:
-        return Assumptions(self._parts.settings.requests_per_session, self.own_tokens)
+        return Assumptions(self._parts.settings.requests_per_session, self.own_tokens, _loads_on_demand)
 
     def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:
         """What these events say about the servers of this optimizer.

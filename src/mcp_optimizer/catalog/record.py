@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcp_optimizer.compression.compress import without_envelope
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.deprecation import successors
 from mcp_optimizer.search.document import document
@@ -29,6 +30,8 @@ class ToolRecord:
     """What the server file says its server is for."""
     hints: Mapping[str, bool] = field(default_factory=dict, hash=False)
     """What its annotations claim about its effects."""
+    sent_tokens: int = 0
+    """The part of `token_count` that clients send to a model: of the name, the description and the input schema."""
 
     @property
     def name(self) -> str:
@@ -89,8 +92,18 @@ def _record(
     counts = count_terms(document(server, tool, said.words), vocabulary)
     deprecated = successors(tool.title or "", tool.description or "", tool.annotations or {})
     key = vector_key(tool_text(server, tool, said.purpose))
-    hints = effect_hints(tool.annotations)
-    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose, hints)
+    hints, sent = effect_hints(tool.annotations), _sent_tokens(definition, tool, token_count)
+    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose, hints, sent)
+
+
+def _sent_tokens(definition: Definition, tool: McpTool, token_count: int) -> int:
+    """By the share of its characters: to count it again would take as long as the first time, at every start. On the
+    demo's 85 tools it is half a percent below the count.
+    """
+    if not token_count:
+        return 0
+    sent = len(without_envelope(tool).model_dump_json())
+    return min(token_count, round(token_count * sent / len(definition.wire_json)))
 
 
 _NO_HINTS: Mapping[str, bool] = {}

@@ -50,6 +50,13 @@ class Snapshot:
         """The positions that may be found."""
         return np.frombuffer(self._is_running, dtype=np.bool_)
 
+    @lazy
+    def sent_tokens(self) -> int:
+        """What clients that send all definitions to a model send of them: name, description and input schema. The
+        baseline also has what no client sends, such as output schemas and annotations.
+        """
+        return sum(tool.record.sent_tokens for tool in self.running)
+
     @property
     def held(self) -> Held:
         """Tools that wait for approval, by server and own name: they cannot be found, listed or called."""

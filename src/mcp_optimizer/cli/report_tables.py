@@ -34,8 +34,8 @@ def show_report(out: Console, report: Report) -> None:
     """Headline, what to do, savings, use, the effect of each measure, large tools."""
     out.print(
         f"[bold]{counted(report.tool_count, 'tool')} of {counted(len(report.servers), 'server')}: "
-        f"{report.baseline_tokens:,} tokens[/] of definitions in every prompt; "
-        f"[bold]{report.own_tokens:,}[/] with mcp-optimizer\n"
+        f"{report.baseline_tokens:,} tokens[/] of definitions. A client that sends them all puts "
+        f"[bold]{report.sent_tokens:,}[/] into every prompt; [bold]{report.own_tokens:,}[/] with mcp-optimizer\n"
     )
     if lines := report.advice:
         out.print("[bold]What to do[/]")
@@ -66,6 +66,8 @@ def _show_usage(out: Console, usage: Usage) -> None:
     out.print(f"[bold {colour}]{verdict.sentence}[/] From {usage.days}, in {sessions} with {requests}")
     for line in verdict.why:
         out.print(_bullet(line))
+    if usage.on_demand:
+        out.print(printable(usage.on_demand_told), markup=False)
     rows = [
         ("tokens read, at full price", *_change(saved.uncached)),
         ("tokens read, with a prompt cache *", *_change(saved.cached)),

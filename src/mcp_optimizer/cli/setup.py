@@ -126,7 +126,8 @@ async def _show_demo(optimizer: Optimizer) -> None:
         out.print(f"[bold]{state.name}[/]: {counted(len(tools), 'tool')}, {tokens:,} tokens")
     out.print(
         f"Without mcp-optimizer, every prompt carries all {len(snapshot.running)} tools: "
-        f"[bold]{snapshot.baseline_tokens:,} tokens[/].\n"
+        f"[bold]{snapshot.sent_tokens:,} tokens[/] (name, description, input schema), unless the client loads tools on "
+        "demand.\n"
         "With it, every prompt carries find_tool, call_tool, list_tools and read_result: "
         f"[bold]{optimizer.own_tokens} tokens[/].\n"
     )

@@ -29,7 +29,7 @@ from mcp_optimizer.dashboard.parts import (
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.events import Event, Outcome
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.metrics.weights import Weight, total
+from mcp_optimizer.metrics.weights import Weight, sent_total, total
 from mcp_optimizer.runtime.terminal_text import counted
 
 PAGE = 100
@@ -81,20 +81,22 @@ def figures_part(values: Overview) -> Html:
     usage = values.usage
     now = el(
         "p",
-        el("strong", number(values.baseline)),
+        el("strong", number(sent_total(values.weights))),
         " tokens of definitions from ",
         el("strong", number(len(values.weights))),
-        f" tools of {counted(len(values.servers), 'server')} would be in every prompt. With mcp-optimizer: ",
+        f" tools of {counted(len(values.servers), 'server')} would be in every prompt of a client that sends them all. "
+        "With mcp-optimizer: ",
         el("strong", number(values.own_tokens)),
         ".",
         class_="lead",
     )
     others = el("p", usage.others_told, " ", _ALL_HISTORY, class_="note") if usage.others else None
+    on_demand = el("p", usage.on_demand_told, class_="note") if usage.on_demand else None
     if not values.servers:
         return el("div", el("p", _NO_SERVERS, class_="empty"), others, id="figures")
     if not usage.events:
         return el("div", now, el("p", _NO_CLIENT, class_="empty"), others, id="figures")
-    return el("div", now, savings_figures(usage), assumptions(usage), others, id="figures")
+    return el("div", now, savings_figures(usage), on_demand, assumptions(usage), others, id="figures")
 
 
 _NO_SERVERS = "There are no servers yet. Add some to the server file: `mcp-optimizer init` makes one."

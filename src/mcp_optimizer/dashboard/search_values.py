@@ -54,5 +54,5 @@ def found_page(gateway: Gateway, find: Finding, version: str, query: str) -> Sea
         for hit, parts in zip(found.tools, why, strict=True)
     ]
     note = "By words only: the encoder is still loading." if found.by_words_only else ""
-    baseline = found.token_metrics.baseline_tokens
+    baseline = (found.sent or found.token_metrics).baseline_tokens
     return SearchPage(version, query, hits, found.fit, reply_tokens, baseline, taken, note, reply=text)

@@ -62,6 +62,8 @@ class Query:
     limit: int | None = None
     detail: Detail = Detail.FULL
     principal: str = LOCAL_PRINCIPAL.id
+    is_on_demand: bool = False
+    """Whether the client loads definitions on demand itself, so that the search saves none."""
 
     @property
     def text(self) -> str:
@@ -132,7 +134,14 @@ class Finder:
         self._says_savings = says_savings
 
     def query(
-        self, description: str, keywords: str, limit: int | None, detail: Detail, principal: str = LOCAL_PRINCIPAL.id
+        self,
+        description: str,
+        keywords: str,
+        limit: int | None,
+        detail: Detail,
+        principal: str = LOCAL_PRINCIPAL.id,
+        *,
+        is_on_demand: bool = False,
     ) -> Query:
         """What is read of a request; raises InvalidRequest if it cannot be searched for."""
         if detail is Detail.PYTHON and self._stubs is None:
@@ -144,7 +153,7 @@ class Finder:
             raise InvalidRequest(
                 f"The request is too long: {length:,} characters, maximum {longest:,}. Describe one action."
             )
-        return Query(request_read(description), keywords_read(keywords), limit, detail, principal)
+        return Query(request_read(description), keywords_read(keywords), limit, detail, principal, is_on_demand)
 
     def find(self, snapshot: Snapshot, query: Query, seen: Seen | None = None) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers, and the reply's
@@ -182,6 +191,7 @@ class Finder:
             held=tuple(snapshot.held.values()),
             says_savings=self._says_savings,
             starting=_starting(snapshot, tools),
+            sent=None if query.is_on_demand else _sent_metrics(snapshot, tools),
         )
         return replace(found, text=self._text(found, snapshot, query, seen))
 
@@ -282,17 +292,28 @@ def _starting(snapshot: Snapshot, tools: Sequence[FoundTool]) -> tuple[str, ...]
 
 
 def _metrics(snapshot: Snapshot, tools: Sequence[FoundTool]) -> TokenMetrics:
-    """The stored counts of the returned tools against those of all tools that were searched.
-
-    A search that finds nothing while servers start claims nothing: what it asks for may be on its way. Tools of servers
-    that do not run yet save nothing: of those, only the returned ones are counted.
-    """
+    """The stored counts of the returned tools against those of all tools that were searched."""
     returned = sum(found.tool.tokens for found in tools)
+    return _saved(snapshot, tools, snapshot.baseline_tokens, returned, lambda tool: tool.tokens)
+
+
+def _sent_metrics(snapshot: Snapshot, tools: Sequence[FoundTool]) -> TokenMetrics:
+    """The same of what clients send of definitions."""
+    returned = sum(found.tool.record.sent_tokens for found in tools)
+    return _saved(snapshot, tools, snapshot.sent_tokens, returned, lambda tool: tool.record.sent_tokens)
+
+
+def _saved(
+    snapshot: Snapshot, tools: Sequence[FoundTool], known: int, returned: int, cost: Callable[[CatalogTool], int]
+) -> TokenMetrics:
+    """A search that finds nothing while servers start claims nothing: what it asks for may be on its way. Tools of
+    servers that do not run yet save nothing: of those, only the returned ones are counted.
+    """
     if not tools and snapshot.is_starting:
         return TokenMetrics.of(0, returned)
     kept = {found.tool.key for found in tools}
     awaited = (tool for server in snapshot.expected for tool in snapshot.of_server(server) if tool.key not in kept)
-    return TokenMetrics.of(snapshot.baseline_tokens - sum(tool.tokens for tool in awaited), returned)
+    return TokenMetrics.of(known - sum(map(cost, awaited)), returned)
 
 
 def _about(snapshot: Snapshot, server: str) -> str:

@@ -80,6 +80,10 @@ class FoundTools:
     """Whether the text says what was saved."""
     starting: tuple[str, ...] = ()
     """Of the servers of these tools, those that do not run yet."""
+    sent: TokenMetrics | None = None
+    """The metrics of what clients send of definitions, which is less than all of them; None: the client sends none that
+    its model did not look for, so that none were saved.
+    """
 
     @property
     def is_incomplete(self) -> bool:
@@ -91,8 +95,10 @@ class FoundTools:
         """The savings in at most 15 tokens; empty if they are not wanted. Commas would cost a token each."""
         if not self.says_savings:
             return ""
-        metrics = self.token_metrics
-        said = f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens"
+        if (sent := self.sent) is not None:
+            said = f"Saved {sent.tokens_saved} of {sent.baseline_tokens} tokens"
+        else:
+            said = f"{self.token_metrics.returned_tokens} of {self.token_metrics.baseline_tokens} tokens of tools"
         return f"{said} so far" if self.is_incomplete else said
 
     @property

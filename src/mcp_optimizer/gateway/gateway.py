@@ -168,13 +168,16 @@ class Gateway:
         caller: Caller = LOCAL,
         *,
         conversation: str = "",
+        is_on_demand: bool = False,
     ) -> FoundTools:
         """`find` when it is the caller's turn, counted as one call for each action that is asked for. If the only tool
         found is too large for the reply, its complete definition is kept for read_result.
 
         `conversation`: identifies the one that this is part of, in which nothing needs to be shown twice; "": unknown.
+        `is_on_demand`: its client loads definitions on demand itself, so that no saving of them is claimed.
         """
-        query = self._finder.query(tool_description, tool_keywords, limit, detail, caller.principal.id)
+        asked = (tool_description, tool_keywords, limit, detail, caller.principal.id)
+        query = self._finder.query(*asked, is_on_demand=is_on_demand)
         self.permissions.take_turn(caller, query.searches)
         seen = self._conversations.of(conversation) if conversation else None
         await self._starting.wait(partial(self.seen_by, caller), partial(self._has_likely, query, caller))

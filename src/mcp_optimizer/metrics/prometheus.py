@@ -184,8 +184,8 @@ class _State(Collector):
         yield from (tools, tokens, states, restarts)
         yield GaugeMetricFamily(
             "mcp_optimizer_baseline_tokens",
-            "Tokens every prompt would carry without the gateway.",
-            snapshot.baseline_tokens,
+            "Tokens every prompt would carry without the gateway, of a client that sends all definitions.",
+            snapshot.sent_tokens,
         )
         yield GaugeMetricFamily(
             "mcp_optimizer_own_tokens", "Tokens every prompt carries with the gateway.", self._own_tokens()

@@ -94,6 +94,8 @@ class Report:
     """Everything that a report says; servers and tools largest first."""
 
     baseline_tokens: int
+    sent_tokens: int
+    """What clients send of these definitions, unless they load tools on demand."""
     tool_count: int
     own_tokens: int
     forms: FormSavings
@@ -148,8 +150,10 @@ def make_report(
     rows = _rows(costs, phases, registered)
     brief = sum(phases[name].concise for name in registered)
     baseline, largest = snapshot.baseline_tokens, costs[:_LARGEST]
+    listing = ListingCosts.of(len(tools), snapshot.sent_tokens, own_tokens, ())
     return Report(
         baseline_tokens=baseline,
+        sent_tokens=snapshot.sent_tokens,
         tool_count=len(tools),
         own_tokens=own_tokens,
         forms=_forms(baseline, costs),
@@ -169,7 +173,7 @@ def make_report(
         profiles=_profile_costs(lists, selected),
         servers=_server_costs(costs),
         tools=costs,
-        catalog_advice=advice((), weights(snapshot), {}, {}, ListingCosts.of(len(tools), baseline, own_tokens, ())),
+        catalog_advice=advice((), weights(snapshot), {}, {}, listing),
         unclear_descriptions=tuple(lists.unclear()),
         metrics=tuple(row for phase in rows.values() for row in phase),
         troubles=troubles(snapshot),

@@ -19,6 +19,7 @@ def report_values(report: Report) -> dict[str, Any]:
     """The whole report; `usage` is null where no history was asked for."""
     return {
         "baseline_tokens": report.baseline_tokens,
+        "sent_tokens": report.sent_tokens,
         "tool_count": report.tool_count,
         "own_tokens": report.own_tokens,
         "forms": {"schema": _reduced(report.forms.schema), "signature": _reduced(report.forms.signature)},
@@ -66,6 +67,7 @@ def usage_values(usage: Usage) -> dict[str, Any]:
         "periods": [_period(row, usage.period) for row in usage.periods],
         "advice": list(usage.advice),
         "verdict": {**asdict(usage.verdict), "why": list(usage.verdict.why)},
+        "on_demand": list(usage.on_demand),
         "other_events": usage.others,
     }
 

@@ -3,8 +3,11 @@
 Each conversation is replayed from its events, once as it was and once as it would have been:
 
 - With the gateway, every model request carries our `tools/list` and all replies so far: searches, lists and results.
-- Without it, every model request carries all definitions of the servers that were running, and all results so far,
-  uncut; but there are no searches, so there are fewer requests, and no failed attempts at calling.
+- Without it, every model request carries the definitions of all tools of running servers, as clients send them (name,
+  description and input schema), and all results so far, uncut; but there are no searches, so there are fewer requests,
+  and no failed attempts at calling.
+- A client that loads tools on demand itself would have sent few definitions, and searched as well: there, definitions
+  and searches count on neither side, and only results are compared.
 
 Each call is one model request, and one more reads the last reply; that is the minimum there can have been. What the
 user wrote and the model answered is the same in both, and left out of both.
@@ -32,11 +35,18 @@ _CALLING = frozenset({EventKind.CALL, EventKind.SCRIPT})
 been.
 """
 
+_SEARCHING = frozenset({EventKind.FIND, EventKind.LIST})
+
 _MOST_CHANGED = 1_000
 """Conversations whose gains are not added up yet."""
 
 SILENCE = 1_800.0
 """Seconds without an event after which a new conversation is assumed."""
+
+
+def no_client(_name: str) -> bool:
+    """Where nothing is known of clients."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,8 @@ class Assumptions:
     """Model requests in a conversation; None means one for each call and one more, which is also the minimum."""
     own_tokens: int = 0
     """Tokens of our own tools, for requests before a `tools/list` was recorded."""
+    loads_on_demand: Callable[[str], bool] = no_client
+    """Whether a client, by its name, keeps tools out of its prompts until a search of its own finds them."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +137,7 @@ class Conversation:
         self._ours = _Side()
         self._theirs = _Side()
         self._baseline = 0
+        self._is_on_demand = False
         self._last_at = math.inf
         self._told = Savings()
 
@@ -138,13 +151,21 @@ class Conversation:
 
     def add(self, event: Event) -> None:
         self._last_at = event.at
+        self._is_on_demand = self._assumptions.loads_on_demand(event.client)
         if event.kind is EventKind.LOAD:
             self._menu = event.tokens
             return
-        self._baseline = event.baseline_tokens
-        self._ours.turn(self._menu, event.tokens)
+        if self._is_on_demand and event.kind in _SEARCHING:
+            return
+        self._baseline = 0 if self._is_on_demand else event.baseline_tokens
+        self._ours.turn(self._listed, event.tokens)
         if event.kind in _CALLING and event.outcome is not Outcome.BAD_REQUEST:
-            self._theirs.turn(event.baseline_tokens, event.full_tokens)
+            self._theirs.turn(self._baseline, event.full_tokens)
+
+    @property
+    def _listed(self) -> int:
+        """The tokens of our list in each request."""
+        return 0 if self._is_on_demand else self._menu
 
     def gained(self) -> Savings:
         """The change of the savings since this was last asked."""
@@ -157,7 +178,7 @@ class Conversation:
         if not self._ours.turns:
             return Savings()
         further = max(1, (self._assumptions.requests_per_session or 0) - self._ours.turns)
-        return Savings(1, self._ours.read(self._menu, further), self._theirs.read(self._baseline, further))
+        return Savings(1, self._ours.read(self._listed, further), self._theirs.read(self._baseline, further))
 
 
 class _Side:

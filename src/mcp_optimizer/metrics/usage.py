@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
+from mcp_optimizer.errors import listed
 from mcp_optimizer.metrics.advice import advice
 from mcp_optimizer.metrics.grouping import grouped, tool_key
 from mcp_optimizer.metrics.reduction import Reduction
@@ -26,10 +27,11 @@ from mcp_optimizer.metrics.savings import (
     together,
 )
 from mcp_optimizer.metrics.verdict import ListingCosts, SavingsVerdict, verdict
-from mcp_optimizer.metrics.weights import UncalledTools, Weight, never_called, total
+from mcp_optimizer.metrics.weights import UncalledTools, Weight, never_called, sent_total
 from mcp_optimizer.runtime.terminal_text import counted
 
 _MOST_CLIENTS = 50
+_MOST_ON_DEMAND = 5
 _FEW_DAYS = 2 * 86_400
 _FEW_HOURS = 3 * 3_600
 
@@ -171,8 +173,18 @@ class Usage:
     periods: tuple[UsagePeriod, ...]
     advice: tuple[str, ...]
     verdict: SavingsVerdict
+    on_demand: tuple[str, ...] = ()
+    """Clients that load tools on demand themselves."""
     others: int = 0
     """Events of other configurations, and of servers that this one no longer has; nothing else here counts them."""
+
+    @property
+    def on_demand_told(self) -> str:
+        """For which clients no saving of definitions is claimed, in words; nothing where there is none."""
+        if not self.on_demand:
+            return ""
+        loads = "this client loads" if len(self.on_demand) == 1 else "these clients load"
+        return f"{listed(self.on_demand, _MOST_ON_DEMAND)}: {loads} tools on demand; only results count."
 
     @property
     def others_told(self) -> str:
@@ -208,7 +220,9 @@ def make_usage(
     told = conversations(events, assumptions)
     saved = together(told)
     unit, periods = _periods(told)
-    listing = ListingCosts.of(len(catalog), total(catalog), assumptions.own_tokens, events)
+    names = sorted({event.client for event in events if event.kind is not EventKind.LOAD})
+    on_demand = tuple(filter(assumptions.loads_on_demand, names))
+    listing = ListingCosts.of(len(catalog), sent_total(catalog), assumptions.own_tokens, events)
     return Usage(
         events=len(events),
         since=_moment(min((event.at for event in events), default=None)),
@@ -229,7 +243,8 @@ def make_usage(
         period=unit,
         periods=periods,
         advice=advice(told.values(), catalog, found, called, listing),
-        verdict=verdict(saved, events, listing),
+        verdict=verdict(saved, events, listing, only_results=bool(on_demand) and len(on_demand) == len(names)),
+        on_demand=on_demand,
         others=others,
     )
 
@@ -243,7 +258,8 @@ def stated(assumptions: Assumptions, prices: Prices) -> tuple[str, ...]:
     write = f"{prices.cache_write * 100:.0f} %" if not prices.model else f"{prices.cache_write:g}"
     return (
         f"Model requests: {asked}; without the gateway, fewer by the number of searches and lists.",
-        "Without the gateway, each request carries all definitions of the running servers and every result uncut.",
+        "Without the gateway, each request carries name, description and input schema of all tools of running servers, "
+        "and every result uncut.",
         f"With a prompt cache, tokens of the previous request cost {read} and new ones {write}, {unit}.",
         "What the user wrote and the model answered is the same in both, and left out.",
         "Half an hour of silence ends a conversation.",

@@ -16,6 +16,8 @@ from mcp_optimizer.runtime.terminal_text import counted
 _MANY_SEARCHES = 3
 """Searches for each call from which searching is what costs."""
 
+_ATTEMPTS = "Failed attempts, and pages that are read later, stay in every later request of a conversation."
+
 _USUAL_REPLY = 400
 """Tokens of a search's reply, where none was recorded."""
 
@@ -57,16 +59,19 @@ class ListingCosts:
         )
 
 
-def verdict(savings: Savings, events: Sequence[Event], listing: ListingCosts) -> SavingsVerdict:
-    """What is to be said of these conversations."""
+def verdict(
+    savings: Savings, events: Sequence[Event], listing: ListingCosts, *, only_results: bool = False
+) -> SavingsVerdict:
+    """What is to be said of these conversations. `only_results`: definitions count in none of them."""
     before, after = savings.without.tokens, savings.with_us.tokens
     if not savings.sessions:
         return SavingsVerdict(True, "Nothing to compare yet: no conversation has searched or called.")
     if after <= before:
         percent = Reduction.of(before, after).percent
-        return SavingsVerdict(
-            True, f"Saved {before - after:,} tokens ({percent:.1f} %) against listing all tools in every prompt."
-        )
+        against = "of results" if only_results else "against listing all tools in every prompt"
+        return SavingsVerdict(True, f"Saved {before - after:,} tokens ({percent:.1f} %) {against}.")
+    if only_results:
+        return SavingsVerdict(False, f"Cost {after - before:,} tokens more than the results alone.", (_ATTEMPTS,))
     return SavingsVerdict(
         False, f"Cost {after - before:,} tokens more than listing all tools would have.", tuple(_why(events, listing))
     )

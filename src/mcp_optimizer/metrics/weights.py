@@ -17,6 +17,8 @@ class Weight:
     server: str
     tool: str
     tokens: int
+    sent: int | None = None
+    """What clients send of it to a model; None: all of it."""
 
     @property
     def key(self) -> ToolKey:
@@ -41,7 +43,7 @@ class UncalledTools:
 
 def weights(snapshot: Snapshot) -> list[Weight]:
     """The running tools by the cost of their definitions."""
-    return [Weight(tool.server, tool.record.name, tool.tokens) for tool in snapshot.running]
+    return [Weight(tool.server, tool.record.name, tool.tokens, tool.record.sent_tokens) for tool in snapshot.running]
 
 
 def by_server(catalog: Iterable[Weight]) -> dict[str, list[Weight]]:
@@ -55,6 +57,11 @@ def by_server(catalog: Iterable[Weight]) -> dict[str, list[Weight]]:
 def total(catalog: Iterable[Weight]) -> int:
     """What some tools cost together."""
     return sum(weight.tokens for weight in catalog)
+
+
+def sent_total(catalog: Iterable[Weight]) -> int:
+    """What clients that send all definitions send of some tools."""
+    return sum(weight.tokens if weight.sent is None else weight.sent for weight in catalog)
 
 
 def never_called(catalog: Iterable[Weight], called: Mapping[ToolKey, int]) -> tuple[UncalledTools, ...]:

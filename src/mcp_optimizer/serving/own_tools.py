@@ -55,6 +55,7 @@ class OwnTools:
             self._wanted_detail(arguments),
             caller,
             conversation=conversation_of(habits, caller),
+            is_on_demand=habits.loads_on_demand,
         )
         return find_reply(found)
 

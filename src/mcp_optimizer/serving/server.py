@@ -191,7 +191,7 @@ class _Answers:
             # In a thread: reading a page of a thousand definitions would delay other calls.
             listed = await asyncio.to_thread(page, snapshot.running, "tools", ctx.params, show)
             answer = self._for_era(listed, version, ttl_ms=CHANGING_TTL_MS)
-            tools, known = listed["tools"], snapshot.baseline_tokens
+            tools, known = listed["tools"], snapshot.sent_tokens
         else:
             profile = self._profile(ctx, caller)
             registered = await self._registered(ctx, profile, caller)

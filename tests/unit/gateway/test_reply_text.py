@@ -80,6 +80,7 @@ async def test_every_part_of_a_reply_says_what_was_saved(gateway: Gateway, detai
     text, metrics = reply["content"][0]["text"], found.token_metrics
     assert reply["_meta"][SAVINGS_META_KEY] == {**metrics.model_dump(), "reply_tokens": COUNT(text)}
     if detail is Detail.SIGNATURE:
+        # What clients send of these definitions: they have no more than name, description and input schema.
         assert text.split("\n")[-1] == f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens"
     else:
         assert json.loads(text)["token_metrics"] == metrics.model_dump()
@@ -91,8 +92,33 @@ async def test_every_part_of_a_reply_says_what_was_saved(gateway: Gateway, detai
 def test_the_line_about_savings_has_at_most_15_tokens(encoding: str, returned: int, saved: int) -> None:
     metrics = TokenMetrics.of(returned + saved, returned)
     for missing in ((), (down("jira", status=ServerStatus.STARTING),)):
-        line = FoundTools((), metrics, missing).savings_line
-        assert TokenCounter(encoding).count_tokens(f"\n{line}") <= 15
+        for sent in (metrics, None):
+            line = FoundTools((), metrics, missing, sent=sent).savings_line
+            assert TokenCounter(encoding).count_tokens(f"\n{line}") <= 15
+
+
+OUTPUT = {"type": "object", "properties": {f"field_{number}": TEXT for number in range(200)}}
+
+
+async def test_what_no_client_sends_of_a_definition_is_not_saved() -> None:
+    bare = mcp_tool("list_cards", "List the cards of a board", {"board": TEXT})
+    rich = bare.model_copy(
+        update={"output_schema": OUTPUT, "title": "Cards", "annotations": {"readOnlyHint": True}, "name": "list_boards"}
+    )
+    found = (await gateway_over(running("kanban", bare, rich))).find("list_cards", limit=1, detail=Detail.SIGNATURE)
+    assert found.token_metrics.baseline_tokens > 800
+    assert found.sent is not None
+    assert found.sent.baseline_tokens == pytest.approx(2 * TokenCounter().count_tool_tokens(bare), rel=0.15)
+    assert found.text.endswith(f"Saved {found.sent.tokens_saved} of {found.sent.baseline_tokens} tokens")
+    assert found.token_metrics.returned_tokens == TokenCounter().count_tool_tokens(bare)
+
+
+async def test_a_client_that_loads_tools_on_demand_is_told_no_saving(gateway: Gateway) -> None:
+    found = await gateway.search("create a card", detail=Detail.SIGNATURE, is_on_demand=True)
+    metrics = found.token_metrics
+    last = found.text.split("\n")[-1]
+    assert last == f"{metrics.returned_tokens} of {metrics.baseline_tokens} tokens of tools"
+    assert "aved" not in found.text
 
 
 async def test_a_setting_turns_the_line_off_and_programs_still_get_the_figures(gateway: Gateway) -> None:

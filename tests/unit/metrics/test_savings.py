@@ -49,6 +49,15 @@ def test_more_requests_than_were_seen_can_be_assumed_but_never_fewer() -> None:
     assert savings(SESSION, Assumptions(requests_per_session=1)) == savings(SESSION)
 
 
+def test_of_a_client_that_loads_tools_on_demand_only_results_count() -> None:
+    found = savings([one._replace(client="claude-code") for one in SESSION], Assumptions(loads_on_demand=bool))
+    # The call, and a request that reads its result: 200 tokens of it, not 2,000.
+    assert found.with_us == ModelInput(requests=2, fresh=200, repeated=0)
+    assert found.without == ModelInput(requests=2, fresh=2_000, repeated=0)
+    searching = [event(LOAD, 300, client="codex"), *(event(FIND, 500, at, client="codex") for at in range(1, 9))]
+    assert savings(searching, Assumptions(loads_on_demand=bool)) == Savings()
+
+
 def test_a_cache_can_turn_savings_around() -> None:
     """The gateway's short list changes with every call; the longer list without the gateway does not change."""
     changing = [

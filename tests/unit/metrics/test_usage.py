@@ -37,6 +37,18 @@ def usage(*events: Event) -> Usage:
     return make_usage(events, CATALOG, Assumptions(own_tokens=346))
 
 
+def test_what_is_not_known_of_a_client_that_loads_tools_on_demand_is_said_and_not_claimed() -> None:
+    calls = [event(EventKind.FIND, 1), event(EventKind.CALL, 2, "create_issue", full_tokens=400)]
+    told = make_usage(calls, CATALOG, Assumptions(own_tokens=346, loads_on_demand="claude".__eq__))
+    assert told.on_demand_told == "claude: this client loads tools on demand; only results count."
+    assert told.verdict.sentence == "Saved 300 tokens (75.0 %) of results."
+    other = Event(START, EventKind.CALL, "t", "opencode", "git", "create_issue", 100, 100, 1_800)
+    both = make_usage([*calls, other], CATALOG, Assumptions(own_tokens=346, loads_on_demand="claude".__eq__))
+    assert both.on_demand == ("claude",)
+    assert "against listing all tools" in both.verdict.sentence
+    assert usage(*calls).on_demand_told == ""
+
+
 def test_calls_are_told_by_tool_with_failures_and_times() -> None:
     calls = [event(EventKind.CALL, n, "create_issue") for n in range(1, 10)]
     calls.append(event(EventKind.CALL, 500, "create_issue", outcome=Outcome.TIMEOUT, cached=True))
