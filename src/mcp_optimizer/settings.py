@@ -67,10 +67,10 @@ class GeneralSettings(BaseModel):
         description="Catalog database: a file, postgresql://user:password@host/name (needs the extra postgres), or "
         "'none' to store nothing. Default: a file in your data folder.",
     )
-    mode: Literal["search", "transparent"] = Field(
+    mode: Literal["search", "native", "transparent"] = Field(
         default="search",
-        description="What clients see: a few tools that find and call the others (search), or all tools of all "
-        "servers, unchanged (transparent).",
+        description="What clients see: a few tools that find and call the others (search); all tools of all servers, "
+        "compressed, for clients that search among them themselves (native); or all of them unchanged (transparent).",
     )
     encoding: Encoding = Field(default="cl100k_base", description="Token encoding used for all counts.")
     encoder: str = Field(

@@ -44,6 +44,10 @@ def is_transparent(settings: Settings) -> bool:
     return settings.mode == "transparent"
 
 
+def is_native(settings: Settings) -> bool:
+    return settings.mode == "native"
+
+
 def check_driver(settings: Settings) -> None:
     """Reported at once, not when the catalog is opened, because the user must act."""
     if isinstance(settings.database_place, str) and find_spec("asyncpg") is None:
@@ -157,10 +161,11 @@ def server_options(settings: Settings) -> ServerOptions:
     """What clients get if they do not say."""
     return ServerOptions(
         detail=Detail(settings.detail),
-        profile=_profile(settings.tool_profile) if settings.tool_profile else None,
+        profile=_default_profile(settings),
         dialect=Dialect(settings.dialect),
         profile_of_client={name: _profile(value) for name, value in settings.client_profiles.items()},
         transparent=is_transparent(settings),
+        native=is_native(settings),
         split_calls=settings.split_calls,
         scripts=ScriptMode(settings.scripts),
     )
@@ -192,8 +197,15 @@ def concise_profiles(settings: Settings) -> frozenset[ProfileName]:
 
 
 def profiles_in_use(settings: Settings) -> set[ProfileName]:
-    named = {settings.tool_profile, *settings.client_profiles.values()}
-    return {_profile(name) for name in named if name is not None}
+    used = {_default_profile(settings), *map(_profile, settings.client_profiles.values())}
+    return {profile for profile in used if profile is not None}
+
+
+def _default_profile(settings: Settings) -> ProfileName | None:
+    """That of clients for which nothing else is said. Where clients search themselves, it has everything."""
+    if settings.tool_profile:
+        return _profile(settings.tool_profile)
+    return ProfileName.FULL if is_native(settings) else None
 
 
 def selected_profile(settings: Settings) -> ProfileName:

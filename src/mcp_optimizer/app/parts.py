@@ -21,6 +21,7 @@ from mcp_optimizer.app.options import (
     check_driver,
     concise_profiles,
     description_writer,
+    is_native,
     is_transparent,
     items,
     policy_of,
@@ -124,12 +125,7 @@ class Parts:
 
     def own_tools(self) -> Sequence[dict[str, Any]]:
         """Our own tools, as the gateway's own user gets them."""
-        return self.signposts.own.on(most_own_tools(self.settings))
-
-
-def most_own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:
-    """Our own tools; where it depends on the client, as many as any client gets."""
-    return own_tools(split_calls=settings.split_calls is not False, scripts=ScriptMode(settings.scripts))
+        return self.signposts.own.on(_own_tools(self.settings))
 
 
 def build_parts(
@@ -193,7 +189,7 @@ def build_parts(
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
     signposts = _signposts(settings, catalog, gateway, counter, relay, is_given=is_given)
-    own = most_own_tools(settings)
+    own = _own_tools(settings)
     ranking = (items(settings.pinned_tools), budgets(settings), uses, written.texts)
     lists = ToolLists(catalog, forms, counter, *ranking, lambda: signposts.own.on(own), concise_profiles(settings))
     refresher = ListRefresher(catalog, lists, forms, storage.forms, written, pace, relay.announce_tools)
@@ -244,6 +240,12 @@ def build_parts(
         stored_scripts=kept_scripts,
         signposts=signposts,
     )
+
+
+def _own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:
+    """Where it depends on the client, as many as any client gets."""
+    split, mode = settings.split_calls is not False, ScriptMode(settings.scripts)
+    return own_tools(split_calls=split, scripts=mode, native=is_native(settings))
 
 
 def _signposts(

@@ -33,7 +33,7 @@ def first_requests(settings: Settings) -> FirstRequests:
 
 def lists_only_own_tools(settings: Settings) -> bool:
     """Whether every client gets the same tools and instructions, whatever the servers offer."""
-    return settings.mode != "transparent" and not settings.tool_profile and not settings.client_profiles
+    return settings.mode == "search" and not settings.tool_profile and not settings.client_profiles
 
 
 @asynccontextmanager

@@ -12,6 +12,8 @@ from typing import Any
 
 from mcp_optimizer.domain.script_mode import ScriptMode
 
+NATIVE_INSTRUCTIONS = "What was cut of a result, read_result reads."
+
 INSTRUCTIONS = "Gives access to many tools of many servers: search with find_tool, then run with call_tool."
 
 LIST_TTL_MS = 3_600_000
@@ -38,6 +40,11 @@ class Signpost:
         if not self.servers:
             return INSTRUCTIONS
         return f"Tools of {self.servers}: search with find_tool, then run with call_tool."
+
+    @property
+    def native_instructions(self) -> str:
+        """Where all tools are listed."""
+        return f"Tools of {self.servers or 'many servers'}. {NATIVE_INSTRUCTIONS}"
 
     @property
     def ttl_ms(self) -> int:
@@ -234,9 +241,12 @@ def splits_calls(client: str, wanted: bool | None) -> bool:
     return client.strip().lower().startswith(_ASKING) if wanted is None else wanted
 
 
-def own_tools(*, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF) -> tuple[dict[str, Any], ...]:
-    """The tools of ours that clients see."""
-    tools = SPLIT_TOOLS if split_calls else OWN_TOOLS
+def own_tools(
+    *, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF, native: bool = False
+) -> tuple[dict[str, Any], ...]:
+    """The tools of ours that clients see. `native`: beside all others, among which the client searches itself."""
+    tools = (READ_RESULT,) if native else SPLIT_TOOLS if split_calls else OWN_TOOLS
     if scripts is ScriptMode.OFF:
         return tools
-    return (FIND_TOOL_FOR_SCRIPTS, *tools[1:], RUN_SCRIPT if scripts is ScriptMode.WRITE else RUN_READ_SCRIPT)
+    of_scripts = RUN_SCRIPT if scripts is ScriptMode.WRITE else RUN_READ_SCRIPT
+    return (*tools, of_scripts) if native else (FIND_TOOL_FOR_SCRIPTS, *tools[1:], of_scripts)

@@ -84,6 +84,8 @@ class ServerOptions:
     dialect: Dialect = Dialect.PLAIN
     profile_of_client: Mapping[str, ProfileName] = field(default_factory=dict)
     transparent: bool = False
+    native: bool = False
+    """Whether clients get all tools, compressed, and search among them themselves."""
     split_calls: bool | None = False
     """Whether calls of tools that only read have a tool of their own; None: for clients that ask by tool."""
     scripts: ScriptMode = ScriptMode.OFF
@@ -176,7 +178,8 @@ class _Answers:
         result = await call_next(ctx)
         if ctx.method in _GREETINGS and isinstance(result, dict) and result.get("instructions"):
             signpost = await self._signpost(self._relay.clients.caller(ctx))
-            return {**result, "instructions": signpost.instructions}
+            said = signpost.native_instructions if self._options.native else signpost.instructions
+            return {**result, "instructions": said}
         return result
 
     async def _signpost(self, caller: Caller) -> Signpost:
@@ -196,8 +199,9 @@ class _Answers:
             profile = self._profile(ctx, caller)
             registered = await self._registered(ctx, profile, caller)
             signpost = await self._signpost(caller)
-            split = splits_calls(caller.client, self._options.split_calls)
-            own = own_tools(split_calls=split, scripts=self._options.scripts)
+            options = self._options
+            split = splits_calls(caller.client, options.split_calls)
+            own = own_tools(split_calls=split, scripts=options.scripts, native=options.native)
             # What is said to the client alone, no model pays for.
             tools = [*signpost.on(own), *registered]
             listed = {"tools": [*signpost.on(own, caller.client), *registered]}
