@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnthropicTools",
     "FindToolResponse",
     "McpTool",
+    "OpenAITools",
     "Optimizer",
     "OptimizerError",
     "Settings",
@@ -24,8 +26,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AnthropicTools": "app.providers",
     "FindToolResponse": "serving.own_replies",
     "McpTool": "domain.tools",
+    "OpenAITools": "app.providers",
     "Optimizer": "app",
     "OptimizerError": "errors",
     "Settings": "settings",
@@ -36,6 +40,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.providers import AnthropicTools, OpenAITools
     from mcp_optimizer.domain.tools import McpTool, TokenMetrics
     from mcp_optimizer.errors import OptimizerError
     from mcp_optimizer.serving.own_replies import FindToolResponse

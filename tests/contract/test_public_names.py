@@ -10,8 +10,10 @@ import mcp_optimizer
 
 def test_the_public_names_are_these() -> None:
     assert mcp_optimizer.__all__ == [
+        "AnthropicTools",
         "FindToolResponse",
         "McpTool",
+        "OpenAITools",
         "Optimizer",
         "OptimizerError",
         "Settings",
