@@ -28,7 +28,7 @@ def first_requests(settings: Settings) -> FirstRequests:
 
     signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
     known = tools_of if lists_only_own_tools(settings) else None
-    return FirstRequests(known, __version__, settings.limits, signpost)
+    return FirstRequests(known, __version__, settings.limits, signpost, is_native=settings.mode == "native")
 
 
 def lists_only_own_tools(settings: Settings) -> bool:

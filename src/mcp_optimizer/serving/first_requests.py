@@ -92,7 +92,13 @@ class FirstRequests:
     """Understands the first messages of one client."""
 
     def __init__(
-        self, tools_of: ToolsOf | None, version: str, limits: Limits, signpost: Signpost | None = NO_SIGNPOST
+        self,
+        tools_of: ToolsOf | None,
+        version: str,
+        limits: Limits,
+        signpost: Signpost | None = NO_SIGNPOST,
+        *,
+        is_native: bool = False,
     ) -> None:
         """`tools_of`: our own tools as clients get them; None: the list depends on the servers. `signpost`: what is
         said to be behind the gateway; None: we say nothing.
@@ -100,7 +106,10 @@ class FirstRequests:
         self._tools_of = tools_of
         self._client = ""
         self.signpost = signpost
-        self._instructions = {"instructions": signpost.instructions} if signpost is not None else {}
+        self._instructions = {}
+        if signpost is not None:
+            said = signpost.native_instructions if is_native else signpost.instructions
+            self._instructions = {"instructions": said}
         self._server = {"name": "mcp-optimizer", "title": "mcp-optimizer", "version": version}
         self._limits = limits
         # No more bytes than values are allowed: then the values need not be counted.
