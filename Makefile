@@ -13,7 +13,7 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help demo check test coverage lint format conformance inspector bench wheel-check clean
+.PHONY: help demo check test coverage lint format conformance inspector clients bench wheel-check clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ conformance: $(VENV)/.dev  ## Run the official conformance suite directly and th
 inspector: $(VENV)/.dev  ## List, call and read through the gateway with the official inspector (from npm)
 	$(BIN)/python -m tests.conformance.inspector
 
+clients: $(VENV)/.dev  ## Drive real clients (from npm and PyPI) against a scripted model, and check what it read
+	$(BIN)/python -m tests.clients
+
 bench: $(VENV)/.dev  ## Measure: counting, metrics, starts, calls through the gateway
 	$(BIN)/python -m benchmarks.gateway.basics
 	$(BIN)/python -m benchmarks.containment.bad_servers
@@ -72,4 +75,4 @@ wheel-check: $(VENV)/.dev  ## Build the wheel, install it into a fresh environme
 	$(BIN)/python scripts/try_wheel.py
 
 clean:  ## Remove everything that was made here
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .node
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .node .clients

@@ -1,0 +1,1 @@
+"""Real clients, installed from their registries, against a scripted model: see `__main__`."""
