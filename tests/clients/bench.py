@@ -9,9 +9,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.clients.endpoint import Call, Conversation, Endpoint
 from tests.clients.lab import TOKEN, TOKEN_VARIABLE
@@ -101,14 +102,20 @@ class Bench:
         """Run mcp-optimizer. The client is not on the path, so it changes files itself."""
         return self._run([str(OURS), *arguments], {TOKEN_VARIABLE: TOKEN})
 
-    def ask(self, log: str, steps: Sequence[Call], options: Sequence[str] = ()) -> Talk:
+    def ask(
+        self,
+        log: str,
+        steps: Sequence[Call],
+        options: Sequence[str] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> Talk:
         """Ask the client its question, while the model follows these steps. Files may name the model, so it has one
         address; what it reads is logged apart.
         """
         steps = [replace(step, also=self.client.adds) for step in steps]
         held = self._endpoint.begin(self.client.name, log, steps)
         url = self._endpoint.url(self.client.name)
-        environment = {"MODEL_KEY": "none", TOKEN_VARIABLE: TOKEN, **self.client.environment(url)}
+        environment = {"MODEL_KEY": "none", TOKEN_VARIABLE: TOKEN, **self.client.environment(url), **variables}
         return Talk(held, self._run([*self._command, *self.client.arguments(url), *options], environment))
 
     def _run(self, command: list[str], more: dict[str, str]) -> Ended:

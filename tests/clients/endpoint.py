@@ -21,11 +21,14 @@ from tests.clients.wire import Act, Called, Result, Said, WireProtocol, fresh, p
 
 MODELS = ("claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro")
 DONE = "That is all."
-_SEARCHES = ("ToolSearch", "tool_search", "search_tools")
+_SEARCHES = ("ToolSearch", "tool_search", "search_tool_functions")
 """Tools with which clients find tools that they did not offer."""
 _MOST_SEARCHES = 5
 _CALLS_ANY = "tool_call"
 """The tool with which Qwen Code calls what its search showed."""
+_RUNS_CODE = "run_typescript"
+"""The tool with which Mistral Vibe does."""
+_IN_GROUPS = re.compile(r"\w+\.\w+")
 _DEFINED = re.compile(r'"name": ?"([^"]+)"')
 _CALL_ID = re.compile(r"^call_s(\d+)(x?)_")
 _LARGEST = 50_000_000
@@ -37,7 +40,7 @@ class Call:
 
     tools: tuple[str, ...]
     arguments: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] = field(default_factory=dict)
-    """What to call it with, or how that follows from what was read last."""
+    """What to call it with, or how that follows from all that was read."""
     also: Mapping[str, Any] = field(default_factory=dict)
     """Arguments that the client asks its model for at every call, whatever the tool."""
     before: Callable[[], object] | None = None
@@ -69,8 +72,10 @@ class Conversation:
 
     @property
     def first(self) -> Asked:
-        """The first request that offers tools; clients ask other things before, such as for a title."""
-        return next(one for one in self.asked if one.offered)
+        """The first request that offers tools; clients ask other things before, such as for a title. An empty one if
+        there was none.
+        """
+        return next((one for one in self.asked if one.offered), Asked("", {}, (), ()))
 
     @property
     def searches(self) -> int:
@@ -106,13 +111,15 @@ class Conversation:
         if wanted.before is not None and step not in self._begun:
             wanted.before()
         self._begun.add(step)
-        last = asked.results[-1].text if asked.results else ""
-        arguments = wanted.arguments(last) if callable(wanted.arguments) else wanted.arguments
+        read = "\n".join(result.text for result in asked.results)
+        arguments = wanted.arguments(read) if callable(wanted.arguments) else wanted.arguments
         if name := _chosen(wanted.tools, asked.offered):
             return Called(fresh(f"call_s{step}"), name, {**arguments, **wanted.also})
-        seen = [name for result in asked.results for name in _DEFINED.findall(result.text)]
-        if _CALLS_ANY in asked.offered and (name := _chosen(wanted.tools, seen)):
+        if _CALLS_ANY in asked.offered and (name := _chosen(wanted.tools, _DEFINED.findall(read))):
             return Called(fresh(f"call_s{step}"), _CALLS_ANY, {"name": name, "arguments": dict(arguments)})
+        if _RUNS_CODE in asked.offered and (name := _chosen(wanted.tools, _IN_GROUPS.findall(read))):
+            code = f"async function main() {{ return await tools.{name}({json.dumps(arguments)}); }}"
+            return Called(fresh(f"call_s{step}"), _RUNS_CODE, {"code": code})
         return self._look_for(wanted, step, asked, matches)
 
     def _look_for(self, wanted: Call, step: int, asked: Asked, matches: Sequence[re.Match[str]]) -> Act:
@@ -122,7 +129,7 @@ class Conversation:
         if search and searched < _MOST_SEARCHES:
             # As a model does that is told to try again, and takes a while to say so.
             self._pause.wait(searched)
-            return Called(fresh(f"call_s{step}x"), search, {"query": " ".join(wanted.tools[-1:]), "max_results": 5})
+            return Called(fresh(f"call_s{step}x"), search, {"query": wanted.tools[-1]})
         self.missing.append(wanted.tools[-1])
         return Said(f"There is no {wanted.tools[-1]} among {', '.join(asked.offered)}")
 

@@ -7,7 +7,7 @@ written down apart from the product's tables, which it is to check.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from tests.clients.installing import install_from_pypi, native, package_folder
 from tests.clients.lab import TOKEN_VARIABLE, TOOLS, WALLET
 
 QUESTION = "What was sold today?"
+OUR_NAME = ("mcp-optimizer",)
+"""Our entry, which takes the place of all servers."""
 Servers = Mapping[str, Sequence[str]]
 """Commands of servers by name. The one called `WALLET` needs a variable of the user's environment."""
 
@@ -55,8 +57,10 @@ class RealClient:
     environment: Callable[[str], dict[str, str]] = lambda _url: {}
     trusting: tuple[str, ...] = ()
     """Options with which nobody is asked before a call."""
-    patient: tuple[str, ...] = ()
-    """Options with which it waits for a server before it asks its model, where it does not by itself."""
+    patient: Callable[[Iterable[str]], list[str]] = lambda _servers: []
+    """Options with which it waits for these servers before it asks its model, where it does not by itself."""
+    waits: Mapping[str, str] = field(default_factory=dict)
+    """Variables that do the same."""
     careful: tuple[str, ...] | None = None
     """Options with which only tools that read may be called, if it has such a way of working."""
     adds: Mapping[str, Any] = field(default_factory=dict)
@@ -240,6 +244,34 @@ def _vibe_files(setup: Setup) -> dict[str, str]:
     return {".vibe/config.toml": "\n".join(lines)}
 
 
+# Libraries, each with a few lines around it
+
+
+def _library(name: str, title: str) -> RealClient:
+    script = str(Path(__file__).with_name("libraries.py"))
+    return RealClient(
+        name,
+        title,
+        name,
+        "servers.json",
+        lambda setup: {"servers.json": _json({"mcpServers": {one: _split(c) for one, c in setup.servers.items()}})},
+        lambda _node, folder: [str(folder / "python"), script, name],
+        lambda _url: ["../home/servers.json"],
+        lambda url: {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none"},
+        is_plain=True,
+        is_from_npm=False,
+    )
+
+
+LIBRARIES = (
+    _library("openai-agents", "OpenAI Agents SDK"),
+    _library("langchain-mcp-adapters", "langchain-mcp-adapters"),
+    _library("pydantic-ai", "pydantic-ai"),
+    _library("strands", "Strands Agents"),
+    _library("mcp-use", "mcp-use"),
+)
+"""Agents made with a library. They have no file that is imported or connected."""
+
 CLIENTS = (
     RealClient(
         "claude-code",
@@ -255,6 +287,7 @@ CLIENTS = (
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
         },
+        waits={"CLAUDE_CODE_MCP_STARTUP_WAIT_MS": "20000"},
         careful=("--permission-mode", "plan"),
     ),
     RealClient(
@@ -266,7 +299,7 @@ CLIENTS = (
         _script("bin/codex.js"),
         _codex_arguments,
         trusting=("--dangerously-bypass-approvals-and-sandbox",),
-        patient=("-c", "mcp_servers.mcp-optimizer.required=true"),
+        patient=lambda servers: [word for one in servers for word in ("-c", f"mcp_servers.{one}.required=true")],
         careful=(),
     ),
     RealClient(
@@ -346,6 +379,7 @@ CLIENTS = (
         is_plain=True,
         is_from_npm=False,
     ),
+    *LIBRARIES,
 )
 SHORT = ("claude-code", "codex", "gemini", "opencode")
 """The clients of every change; the others are driven by hand."""

@@ -14,6 +14,7 @@ from typing import Any
 from tests.clients.bench import OURS, SHOP, Bench, Ended, Talk
 from tests.clients.endpoint import Call
 from tests.clients.lab import TOKEN_VARIABLE, WALLET
+from tests.clients.programs import OUR_NAME
 
 WISH = "all orders of the shop"
 SLOW_SECONDS = 8
@@ -44,8 +45,8 @@ def changing(tool: str, **arguments: Any) -> Call:
 
 def result_id(read: str) -> str:
     """The id of a cut result, as a model would take it from what it read."""
-    found = _RESULT_ID.search(read)
-    return found[1] if found else ""
+    found = _RESULT_ID.findall(read)
+    return found[-1] if found else ""
 
 
 def _read_on(read: str) -> Mapping[str, Any]:
@@ -109,7 +110,7 @@ def live_through(bench: Bench) -> Evidence:
     if connected.code:
         _connect_by_hand(bench)
     bytes_connected = bench.file.read_bytes()
-    day = bench.ask("day", _day(bench), (*client.trusting, *client.patient))
+    day = bench.ask("day", _day(bench), (*client.trusting, *client.patient(OUR_NAME)), client.waits)
     careful = None if client.careful is None else bench.ask("careful", [reading("shop_status")], client.careful)
     morning = _morning(bench)
     after_use = bench.file.read_bytes()
