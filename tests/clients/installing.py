@@ -97,4 +97,4 @@ def _run(command: Sequence[str]) -> None:
     except subprocess.TimeoutExpired:
         raise NotAvailable(f"{command[0]} did not finish within {_SECONDS} s") from None
     if done.returncode:
-        raise NotAvailable(f"{Path(command[0]).name} could not install: {done.stderr.strip()[-300:]}")
+        raise NotAvailable(f"{Path(command[0]).name} could not install: {' '.join(done.stderr.split())[-300:]}")
