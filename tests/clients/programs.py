@@ -214,7 +214,8 @@ def _continue_files(setup: Setup) -> dict[str, str]:
         "apiBase": f"{setup.url}/v1",
         "apiKey": "none",
     }
-    lines = ["name: mine", "version: 1.0.0", "schema: v1", "models:", f"  - {json.dumps(model)}", "mcpServers:"]
+    lines = ["name: mine", "version: 1.0.0", "schema: v1", "models:", f"  - {json.dumps(model)}"]
+    lines.append("mcpServers:" if setup.servers else "mcpServers: []")
     for name, command in setup.servers.items():
         lines += [f"  - name: {name}", f"    command: {json.dumps(command[0])}", f"    args: {json.dumps(command[1:])}"]
     return {".continue/config.yaml": "\n".join(lines) + "\n"}

@@ -105,7 +105,7 @@ def _tap(bench: Bench) -> Path:
     sent = bench.home / "sent.jsonl"
     tapped.write_text(f'#!/bin/sh\n"{OURS}" "$@" | tee -a "{sent}"\n', encoding="utf-8")
     tapped.chmod(0o755)
-    bench.file.write_bytes(bench.file.read_bytes().replace(f'"{OURS}"'.encode(), f'"{tapped}"'.encode()))
+    bench.file.write_bytes(bench.file.read_bytes().replace(bytes(OURS), bytes(tapped)))
     return sent
 
 
