@@ -131,8 +131,8 @@ async def test_a_hostile_description_can_be_read_with_what_was_hidden_in_it(dump
 async def test_the_overview_says_what_there_is_and_what_it_costs(dumps: Path) -> None:
     async with browser(dumps) as (client, optimizer):
         text = Elements((await client.get("/")).text).text
-        baseline = optimizer.snapshot.baseline_tokens
-    assert f"{baseline:,} tokens of definitions from 3 tools of 2 servers" in text
+        sent = optimizer.snapshot.sent_tokens
+    assert f"{sent:,} tokens of definitions from 3 tools of 2 servers" in text
     assert "No client has asked yet" in text
 
 
