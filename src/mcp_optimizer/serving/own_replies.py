@@ -54,8 +54,10 @@ def for_reader(result: dict[str, Any], habits: ClientHabits) -> dict[str, Any]:
     reads_all = habits.reads_meta is ReadsMeta.ALWAYS or (
         habits.reads_meta is ReadsMeta.OF_ERRORS and bool(result.get("isError"))
     )
-    is_paid = reads_all or habits.reads is not Reads.TEXT
-    if is_paid and isinstance(result.get("structuredContent"), RepeatedStructure):
+    # A program that is not known may need the structure; what reads both of it directly pays for both directly, too.
+    if (reads_all or habits.reads in (Reads.BOTH, Reads.STRUCTURE)) and isinstance(
+        result.get("structuredContent"), RepeatedStructure
+    ):
         result = {key: value for key, value in result.items() if key != "structuredContent"}
     if not reads_all:
         return result
