@@ -18,6 +18,7 @@ from tests.clients.checks import CHECKS, Check, sentence
 from tests.clients.endpoint import Endpoint
 from tests.clients.installing import FOLDER, install_from_npm, install_from_pypi
 from tests.clients.programs import CLIENTS, SHORT, RealClient
+from tests.clients.promises import PROMISES
 from tests.clients.story import Evidence, live_through
 from tests.conformance.suite import NotAvailable
 
@@ -72,9 +73,9 @@ def main() -> int:
     failed = not options.if_possible and bool(missing)
     for client in wanted:
         began = time.monotonic()
-        found = list(problems(gather(client, node), CHECKS))
+        found = list(problems(gather(client, node), [*CHECKS, *PROMISES]))
         failed = failed or bool(found)
-        checked = len(CHECKS)
+        checked = len(CHECKS) + len(PROMISES)
         print(f"clients: {client.title}: {checked - len(found)} of {checked} hold ({time.monotonic() - began:.0f} s)")
         for line in found:
             print(f"  {line[:700]}")
