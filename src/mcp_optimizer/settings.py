@@ -196,6 +196,10 @@ class GeneralSettings(BaseModel):
     call_timeout: float = Field(
         default=60.0, gt=0, description="Seconds a call may take; a timeout in the server file takes precedence."
     )
+    network_variables: bool = Field(
+        default=True,
+        description="Pass variables for proxies and certificates (HTTPS_PROXY, SSL_CERT_FILE, ...) to child processes.",
+    )
     restart_pause: float = Field(default=1.0, gt=0, description="Seconds before the first restart of a dead server.")
     restart_pause_max: float = Field(default=60.0, gt=0, description="Maximum seconds between restarts.")
     max_in_flight: int = Field(default=100, ge=1, description="Maximum concurrent calls to one server.")

@@ -114,6 +114,7 @@ def pool_options(settings: Settings, names: OwnedNames | None = None, *, has_one
         own_sessions=settings.client_sessions,
         has_one_client=has_one_client,
         limits=settings.limits,
+        network=settings.network_variables,
         parking=ParkingLimits(seconds=settings.answer_timeout),
         name_call=names.waiting_call if names is not None else None,
     )

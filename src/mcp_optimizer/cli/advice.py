@@ -1,15 +1,20 @@
-"""What a user can do about a server that does not run. Pure: from its state to a sentence; called by `doctor`.
+"""What a user can do about a server that does not run: from its state and the shell's variables to a sentence.
 
-Read with the command line, so it imports nothing heavy. Quotes no arguments and no values: they may be secrets.
+Called by `doctor`. Read with the command line, so it imports nothing heavy. Quotes no arguments and no values: they may
+be secrets.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from mcp_optimizer.errors import listed
 
 if TYPE_CHECKING:
     from mcp_optimizer.upstream.spec import ServerSpec
@@ -91,6 +96,9 @@ _KNOWN_WORDS = (
 )
 """What many servers say before they end, and what helps."""
 
+_OF_PROGRAMS = ("NPM_CONFIG_", "NODE_", "UV_", "PIP_", "DOCKER_", "PYTHON", "JAVA_", "DENO_", "BUN_")
+"""How variables begin that change how servers are fetched and run, whatever the server."""
+_MOST_NAMED = 6
 _SILENT = (
     "It starts, but does not speak MCP in time. Run its command in a terminal: it may wait for input or a login. "
     "If it is only slow (a first npx or uvx download), raise --start-timeout."
@@ -105,8 +113,31 @@ _USUAL_FOLDERS = ("~/.local/bin", "/usr/local/bin", "/opt/homebrew/bin", "~/.car
 """Where programs are that a shell finds, and a program that was started by a desktop does not."""
 
 
-def advise(state: UpstreamState) -> str:
-    """What a user can do about a server that does not run."""
+def advise(state: UpstreamState, environment: Mapping[str, str] = os.environ) -> str:
+    """What a user can do about a server that does not run. `environment`: of the shell in which it may well run."""
+    advice = _advised(state)
+    return f"{advice} {about}" if advice and (about := _about_withheld(state, environment)) else advice
+
+
+def _about_withheld(state: UpstreamState, environment: Mapping[str, str]) -> str:
+    """Variables that the server had in this shell, and does not have here: by their names only."""
+    spec = state.spec
+    if not spec.command or state.failure not in ("exited", "silent"):
+        return ""
+    # Loaded only here: most servers run.
+    from mcp_optimizer.settings import DEPTH_VARIABLE
+    from mcp_optimizer.upstream.processes import child_environment
+
+    mentioned = set(re.findall(_VARIABLE, state.reason))
+    missing = set(environment) - set(child_environment(spec.env, environment)) - {DEPTH_VARIABLE}
+    withheld = sorted(name for name in missing if name in mentioned or name.upper().startswith(_OF_PROGRAMS))
+    if not withheld:
+        return ""
+    names = listed(withheld, _MOST_NAMED)
+    return f'Your shell has {names}, which it does not get: if it needs that, put it into the "env" of its entry.'
+
+
+def _advised(state: UpstreamState) -> str:
     kind, spec = state.failure, state.spec
     if kind is None:
         return ""

@@ -18,13 +18,15 @@ Connect = Callable[[ServerSpec, Transport, Peer, Diagnostics], AbstractAsyncCont
 """Binds a peer to a server for as long as the context is open."""
 
 
-def connecting(authorize: Authorize = nobody) -> Connect:
-    """The real transports; `authorize` says how servers over HTTP are told who calls."""
+def connecting(authorize: Authorize = nobody, *, network: bool = True) -> Connect:
+    """The real transports; `authorize` says how servers over HTTP are told who calls, `network` whether child processes
+    get our variables for proxies and certificates.
+    """
 
     def connect(
         spec: ServerSpec, transport: Transport, peer: Peer, diagnostics: Diagnostics
     ) -> AbstractAsyncContextManager[None]:
-        return _connected(spec, transport, peer, diagnostics, authorize(spec))
+        return _connected(spec, transport, peer, diagnostics, authorize(spec), network=network)
 
     return connect
 
@@ -48,12 +50,18 @@ def one_by_one(connect: Connect, slices: Slices) -> Connect:
 
 @asynccontextmanager
 async def _connected(
-    spec: ServerSpec, transport: Transport, peer: Peer, diagnostics: Diagnostics, authorization: Authorization | None
+    spec: ServerSpec,
+    transport: Transport,
+    peer: Peer,
+    diagnostics: Diagnostics,
+    authorization: Authorization | None,
+    *,
+    network: bool,
 ) -> AsyncIterator[None]:
     if authorization is not None:
         diagnostics.tells(authorization.secrets)
     if transport is Transport.STDIO:
-        async with run_child(spec, peer, diagnostics.heard) as child:
+        async with run_child(spec, peer, diagnostics.heard, network=network) as child:
             diagnostics.runs(child)
             yield
     elif transport is Transport.HTTP:

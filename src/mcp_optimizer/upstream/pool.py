@@ -59,7 +59,7 @@ class UpstreamPool:
         """`news` is told what happens to the servers; `connect` is how they are reached; `authorize`, how they are told
         who calls.
         """
-        self._reach = one_by_one(connect or connecting(authorize), options.slices)
+        self._reach = one_by_one(connect or connecting(authorize, network=options.network), options.slices)
         self._authorize = authorize
         self._options = options
         self._news = news or ServerNews()

@@ -37,6 +37,16 @@ _NEEDED_TO_RUN = frozenset(
     | {"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
 )
 
+_NETWORK = frozenset(
+    {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY", "NPM_CONFIG_PROXY"}
+    | {"NPM_CONFIG_HTTPS_PROXY", "NPM_CONFIG_NOPROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"}
+    | {"CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NPM_CONFIG_CAFILE", "PIP_CERT"}
+    | {"UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "GIT_SSL_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "DENO_TLS_CA_STORE"}
+)
+"""How a process reaches the network at all behind a proxy, or with an authority of an organisation's own. In capitals;
+proxies are set in small letters as often.
+"""
+
 DEEPEST = 2
 """How many gateways a gateway may be nested in. One in front of another is useful; more are probably a loop."""
 
@@ -61,12 +71,17 @@ _RELEASE = 1.0
 """Seconds that the watcher has for processes that children left behind."""
 
 
-def child_environment(configured: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """A child's environment: what any process needs to run, and what its entry configures; nothing else of ours."""
+def child_environment(
+    configured: Mapping[str, str], ours: Mapping[str, str], *, network: bool = True
+) -> dict[str, str]:
+    """A child's environment: what any process needs to run, and with `network` to reach it, and what its entry
+    configures; nothing else of ours.
+    """
+    passed = _NEEDED_TO_RUN | _NETWORK if network else _NEEDED_TO_RUN
     needed = {
         name: value
         for name, value in ours.items()
-        if (name.upper() in _NEEDED_TO_RUN or name.startswith("LC_")) and not value.startswith("()")
+        if (name.upper() in passed or name.startswith("LC_")) and not value.startswith("()")
     }
     return needed | dict(configured)
 
@@ -89,9 +104,9 @@ class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
         self.stdout.set_transport(stdout)
 
 
-async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
+async def spawn(spec: ServerSpec, *, network: bool = True) -> asyncio.subprocess.Process:
     """Start a server with pipes to it; the caller must `end` it. Raises OSError with advice for the user."""
-    environment = child_environment(spec.env, os.environ)
+    environment = child_environment(spec.env, os.environ, network=network)
     executable = shutil.which(spec.command, path=environment.get("PATH"))
     if executable is None:
         raise CommandNotFound(

@@ -37,6 +37,8 @@ class PoolOptions:
     """How much one server may send."""
     parking: ParkingLimits = field(default_factory=ParkingLimits)
     """How long calls wait for answers of clients that cannot be asked in the middle of a call."""
+    network: bool = True
+    """Whether child processes get our variables for proxies and certificates."""
     name_call: NameCall | None = None
     """Names calls that wait, if other gateways have to know whose they are."""
     slices: Slices = field(default_factory=Slices, compare=False, repr=False)

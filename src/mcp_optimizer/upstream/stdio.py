@@ -138,12 +138,12 @@ def _signal_name(number: int) -> str:
 
 @asynccontextmanager
 async def run_child(
-    spec: ServerSpec, peer: Peer, heard: Callable[[str], None] = lambda _line: None
+    spec: ServerSpec, peer: Peer, heard: Callable[[str], None] = lambda _line: None, *, network: bool = True
 ) -> AsyncIterator[ChildProcess]:
     """Start the child and bind the peer to it; on exit, end it and everything it started. `heard` is told each line of
-    its stderr.
+    its stderr. `network`: it gets our variables for proxies and certificates.
     """
-    process = await processes.spawn(spec)
+    process = await processes.spawn(spec, network=network)
     child = ChildProcess(process, Redactor(spec), peer.limits, heard)
     assert process.stdin is not None
     peer.bind(ChildInput(process.stdin, child.hang_up))

@@ -27,10 +27,17 @@ SECRETS = {
     "OPENAI_API_KEY": "sk-secret",
     "MCP_OPTIMIZER_CONFIG": "/home/ada/mcp.json",
     "DATABASE_URL": "postgres://ada:secret@db",
-    "HTTP_PROXY": "http://ada:secret@proxy",
     "PATH_TO_SECRET": "secret",
     "MY_HOME": "secret",
     "LCX": "secret",
+}
+
+
+NETWORK = {
+    "HTTPS_PROXY": "http://ada:secret@proxy",
+    "no_proxy": "localhost",
+    "SSL_CERT_FILE": "/etc/ours.pem",
+    "NODE_EXTRA_CA_CERTS": "/etc/ours.pem",
 }
 
 
@@ -42,6 +49,12 @@ def test_a_child_gets_what_any_process_needs_to_run_and_nothing_else_of_ours() -
 def test_a_child_gets_what_its_entry_configures_also_over_ours() -> None:
     configured = {"GITHUB_TOKEN": "its own", "PATH": "/opt/bin", "EMPTY": ""}
     assert child_environment(configured, {**OURS, **SECRETS}) == {**OURS, **configured}
+
+
+def test_a_child_reaches_the_network_as_a_shell_does_unless_that_is_turned_off() -> None:
+    assert child_environment({}, {**OURS, **NETWORK, **SECRETS}) == {**OURS, **NETWORK}
+    assert child_environment({}, {**OURS, **NETWORK}, network=False) == OURS
+    assert child_environment({"HTTPS_PROXY": ""}, NETWORK)["HTTPS_PROXY"] == ""
 
 
 def test_a_shell_function_dressed_as_a_variable_is_not_passed_on() -> None:

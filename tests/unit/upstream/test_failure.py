@@ -59,6 +59,17 @@ def test_a_server_that_runs_needs_no_advice() -> None:
     assert advise(UpstreamState(ServerSpec("files", Transport.STDIO, command="x"), ServerStatus.RUNNING)) == ""
 
 
+def test_what_a_server_would_have_in_this_shell_and_does_not_get_is_named_without_its_value() -> None:
+    shell = {"PATH": "/bin", "GITHUB_TOKEN": "ghp_x", "UV_INDEX_URL": "https://ada:pw@x", "OTHER_KEY": "k", "HOME": "/"}
+    spec = ServerSpec("files", Transport.STDIO, command="x", env={"UV_CACHE_DIR": "/tmp"})
+    said = "it exited with code 1: GITHUB_TOKEN is required"
+    failed = UpstreamState(spec, ServerStatus.FAILED, reason=said, failure=FailureKind.EXITED)
+    advice = advise(failed, shell)
+    assert "Your shell has GITHUB_TOKEN, UV_INDEX_URL, which it does not get" in advice
+    assert not [value for value in ("ghp_x", "ada:pw", "OTHER_KEY") if value in advice]
+    assert "Your shell has" not in advise(failed, {"PATH": "/bin"})
+
+
 @pytest.mark.parametrize(
     "location",
     [
