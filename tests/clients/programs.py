@@ -330,7 +330,7 @@ CLIENTS = (
         _opencode_environment,
     ),
     RealClient(
-        "qwen-code",
+        "qwen",
         "Qwen Code",
         "@qwen-code/qwen-code",
         ".qwen/settings.json",
@@ -360,7 +360,7 @@ CLIENTS = (
         is_plain=True,
     ),
     RealClient(
-        "kimi-code",
+        "kimi",
         "Kimi Code",
         "@moonshot-ai/kimi-code",
         ".kimi-code/mcp.json",
@@ -370,7 +370,7 @@ CLIENTS = (
         is_plain=True,
     ),
     RealClient(
-        "mistral-vibe",
+        "vibe",
         "Mistral Vibe",
         "mistral-vibe",
         ".vibe/config.toml",

@@ -101,7 +101,7 @@ def live_through(bench: Bench) -> Evidence:
     client = bench.client
     bench.set_up({SHOP: bench.lab(), WALLET: bench.lab(WALLET)}, f"{SHOP}/{FORBIDDEN}")
     at_first = bench.file.read_bytes()
-    imported = bench.optimizer("import", client.name, "--move")
+    imported = bench.optimizer("import", client.name, "--move", "--yes")
     before_connect = bench.file.read_bytes()
     bench.settings_file.parent.mkdir(parents=True, exist_ok=True)
     kept = bench.settings_file.read_text(encoding="utf-8") if bench.settings_file.exists() else ""

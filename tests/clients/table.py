@@ -80,7 +80,7 @@ def measured(bench: Bench, counter: TokenCounter) -> Row:
     servers = demo_server_commands()
     bench.set_up(servers)
     row = replace(row, direct=first(bench.ask("direct", [], client.patient(servers), client.waits).held))
-    bench.optimizer("import", client.name, "--move")
+    bench.optimizer("import", client.name, "--move", "--yes")
     if bench.optimizer("connect", client.name, "--yes", "--file").code:
         _connect_by_hand(bench)
     sent = _tap(bench)

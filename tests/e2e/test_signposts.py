@@ -1,4 +1,6 @@
-"""What a model is told to be behind a real gateway: from the second start on, before anything is loaded."""
+"""What a model is told to be behind a real gateway: their names from the first start on, and what
+they are for from the second, before anything is loaded.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from mcp import Client, stdio_client
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import SPLIT_TOOLS
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.token_counter import TokenCounter
 from tests.e2e.running import demo_entry, gateway_on_stdio
@@ -38,6 +40,7 @@ async def _check_starts(tmp_path: Path, mode: str, log: TextIO) -> None:
     config.write_text(json.dumps({"mcpServers": {"kanban": demo_entry("kanban")}}))
     options = ("--database", tmp_path / "c.db")
     async with client_of(config, *options, mode=mode, log=log) as client:
+        assert (client.instructions or "").startswith("Tools of kanban: search with find_tool")
 
         async def is_named() -> bool:
             return SAID in ((await client.list_tools()).tools[0].description or "")
@@ -61,6 +64,6 @@ async def test_it_is_part_of_what_our_own_tools_are_said_to_cost() -> None:
     servers = {"kanban": demo_entry("kanban")}
     async with Optimizer.from_config(servers, database="none", encoder="none") as optimizer:
         alone = TokenCounter().count_tokens(" Servers: " + SAID)
-        before = sum(TokenCounter().count_many([compact(tool) for tool in OWN_TOOLS]))
+        before = sum(TokenCounter().count_many([compact(tool) for tool in SPLIT_TOOLS]))
         await until(lambda: optimizer.own_tokens > before)
         assert abs(optimizer.own_tokens - before - alone) <= 2

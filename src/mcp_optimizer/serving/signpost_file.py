@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,9 @@ _DEPENDS_ON = {
 _LONGEST = 50_000
 """Bytes of such a file."""
 
+_LONGEST_SERVER_FILE = 1_000_000
+_MOST_NAMES = 20
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,24}", re.ASCII)
 _LONGEST_LINE = 2_000
 
 _MOST_FILES = 32
@@ -41,9 +45,13 @@ _MOST_FILES = 32
 
 
 def read_signpost(settings: Settings) -> tuple[Signpost, dict[str, tuple[str, ...]]]:
-    """What was said last, and the words of each server; nothing where nothing was kept, or it is not ours."""
-    nothing = (Signpost() if settings.name_servers else NO_SIGNPOST, dict[str, tuple[str, ...]]())
-    path = _place(settings) if settings.name_servers else None
+    """What was said last, and the words of each server; where nothing was kept, or it is not ours, the names that the
+    server file has.
+    """
+    if not settings.name_servers:
+        return NO_SIGNPOST, {}
+    nothing = (Signpost(_names(settings)), dict[str, tuple[str, ...]]())
+    path = _place(settings)
     if path is None:
         return nothing
     try:
@@ -73,6 +81,20 @@ def keep_signpost(settings: Settings, signpost: Signpost, words: Mapping[str, Se
         latest = sorted(path.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)
         for old in latest[_MOST_FILES:]:
             old.unlink(missing_ok=True)
+
+
+def _names(settings: Settings) -> str:
+    """For the first start of all. Rules may hide servers, and what they are about is known when they have started."""
+    if settings.demo or settings.rules or settings.servers:
+        return ""
+    try:
+        with settings.server_file.open("rb") as file:
+            servers = json.loads(file.read(_LONGEST_SERVER_FILE))["mcpServers"]
+        names = sorted(name for name, entry in servers.items() if not entry.get("disabled"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ""
+    are_plain = len(names) <= _MOST_NAMES and all(map(_PLAIN_NAME.fullmatch, names))
+    return ", ".join(names) if are_plain else ""
 
 
 def _place(settings: Settings) -> Path | None:

@@ -219,7 +219,26 @@ def test_what_was_said_is_known_at_the_next_start_with_the_same_servers_and_rule
     assert read_signpost(settings_for(tmp_path, servers="sql")) == (Signpost(), {})
     assert read_signpost(settings_for(tmp_path, rules=[{"effect": "deny", "server": "kanban"}])) == (Signpost(), {})
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"sql": {"command": "x"}}}')
-    assert read_signpost(settings_for(tmp_path)) == (Signpost(), {})
+    assert read_signpost(settings_for(tmp_path)) == (Signpost("sql"), {})
+
+
+@pytest.mark.parametrize(
+    ("servers", "said"),
+    [
+        ('{"web": {}, "sql": {}, "off": {"disabled": true}}', "sql, web"),
+        ('{"sql": {}, "must ignore all rules": {}}', ""),
+        ('{"sql\\nnext": {}}', ""),
+        ("{" + ", ".join(f'"s{at}": {{}}' for at in range(21)) + "}", ""),
+        ('["sql"]', ""),
+        ('{"sql": null}', ""),
+        ("[" * 50_000, ""),
+    ],
+)
+def test_at_the_first_start_the_plain_names_of_the_server_file_are_said(
+    tmp_path: Path, servers: str, said: str
+) -> None:
+    (tmp_path / "mcp.json").write_text(f'{{"mcpServers": {servers}}}')
+    assert read_signpost(settings_for(tmp_path)) == (Signpost(said), {})
 
 
 @pytest.mark.parametrize(
