@@ -47,11 +47,13 @@ async def client_with(key: str, address: str) -> AsyncIterator[Client]:
         yield client
 
 
-async def sign_in(page: Any, home: str, key: str) -> None:
+async def sign_in(page: Any, home: str, key: str) -> str:
+    """The address of the first page, which is under the name that sign-ins have to themselves."""
     await page.goto(home)
     await page.get_by_label("Key or token").fill(key)
     await page.get_by_role("button", name="Sign in").click()
     await page.get_by_role("button", name="Sign out").wait_for()
+    return str(page.url)
 
 
 async def test_a_gateway_is_shared_by_its_page_alone(config: Path, world: World) -> None:
@@ -60,7 +62,7 @@ async def test_a_gateway_is_shared_by_its_page_alone(config: Path, world: World)
     async with gateway_at(config, "--require-auth") as address:
         home = address.removesuffix("mcp")
         async with browser_page() as (page, problems):
-            await sign_in(page, home, boss)
+            home = await sign_in(page, home, boss)
             made = await _make_a_key(page, home)
             async with client_with(made, address) as client:
                 await until_found(client, "send a letter", "send_letter")

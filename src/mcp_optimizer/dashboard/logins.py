@@ -117,7 +117,7 @@ class LoginPages:
         except OptimizerError as failure:
             return self._outcome(title, f"{_sentence(failure)} You can try again.", 502)
         mark, leads_by = _mark(attempt.state), ""
-        if not returns_to.startswith(f"{request.scope['scheme']}://{request.headers.get('host', '')}/"):
+        if self._guard.reception.is_at_own_name(request):
             leads_by = await self._leads_by(returns_to, mark, attempt.address)
         asked = BegunLogin(spec.name, attempt.provider.issuer, attempt.address, attempt.scopes, returns_to, leads_by)
         response = HTMLResponse(question_page(asked, self._sources.version))

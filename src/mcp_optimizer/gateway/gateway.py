@@ -28,11 +28,13 @@ from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import (
+    CallInterrupted,
     InvalidArguments,
     InvalidRequest,
     NotKnownYet,
     RequestError,
     ServerUnavailable,
+    StillStarting,
     UnknownTool,
     UpstreamError,
     quoted,
@@ -278,7 +280,7 @@ class Gateway:
                 details.input_schema,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            ask = partial(self._pool.call, server, "tools/call", params, caller)
+            ask = partial(self._asked, tool, params, caller)
             result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, server, name)
@@ -313,6 +315,26 @@ class Gateway:
         if view.encoder_is_loading:
             return False
         return await self.in_turn(caller, partial(self._finder.is_likely_to_find, view, query))
+
+    async def _asked(self, tool: CatalogTool, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The result of a call. One that only reads is made again, once, if its server died in the middle of it."""
+        server = tool.server
+        try:
+            return await self._pool.call(server, "tools/call", params, caller)
+        except CallInterrupted:
+            if (tool.record.details.annotations or {}).get("readOnlyHint") is not True:
+                raise
+            if not is_coming(self._catalog.snapshot, server) or not await self._is_up_again(tool):
+                raise
+        return await self._pool.call(server, "tools/call", params, caller)
+
+    async def _is_up_again(self, tool: CatalogTool) -> bool:
+        """Whether the server of a tool runs again, and lists that tool as it was."""
+        with suppress(StillStarting):
+            await self._starting.until_up(tool.server)
+        snapshot = self._catalog.snapshot
+        digests = {one.record.definition_hash for one in snapshot.of_server(tool.server) if one.key == tool.key}
+        return tool.record.definition_hash in digests and tool.server not in snapshot.expected
 
     async def _resolved(self, resolve: Resolve, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
         """The tool that a name means, of a server that runs. Waits for its server while that is starting; never denies

@@ -84,8 +84,10 @@ def keep_signpost(settings: Settings, signpost: Signpost, words: Mapping[str, Se
 
 
 def _names(settings: Settings) -> str:
-    """For the first start of all. Rules may hide servers, and what they are about is known when they have started."""
-    if settings.demo or settings.rules or settings.servers:
+    """For the first start of all. What they are about is known when they have started; rules may hide them, unless each
+    is about one tool.
+    """
+    if settings.demo or settings.servers or not all(_PLAIN_NAME.fullmatch(rule.tool) for rule in settings.rules):
         return ""
     try:
         with settings.server_file.open("rb") as file:
