@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -43,8 +46,8 @@ class World:
     def hush(self) -> None:
         self.go.unlink()
 
-    def speak(self) -> None:
-        self.go.touch()
+    def speak(self, prompt: str = "") -> None:
+        self.go.write_text(prompt)
 
 
 @pytest.fixture
@@ -201,7 +204,7 @@ FIND = {"tool_description": "write a note into the notebook"}
 
 
 async def listed_once(world: World) -> None:
-    """A first start, after which the catalog knows the tools of one server."""
+    """A first start, after which the catalog knows what one server lists."""
     world.speak()
     async with stdio_client(world.config, *world.options) as client:
 
@@ -211,6 +214,8 @@ async def listed_once(world: World) -> None:
 
         await until(is_found, timeout=PATIENCE)
         assert "written" in text_of(await client.exchange(call("call_tool", 2, tool_name="write_note")))
+        for number, method in enumerate(LISTS, 3):
+            assert (await client.exchange(legacy(method, number)))["result"][LISTS[method]]
         assert client.process.stdin is not None
         client.process.stdin.close()
         await asyncio.wait_for(client.process.wait(), PATIENCE)
@@ -275,3 +280,176 @@ async def test_after_a_crash_tools_are_found_and_called_again_without_a_denial(w
         while (answer := await talking.next(PATIENCE)).get("id") != 4:
             pass
         assert "written" in text_of(answer)
+
+
+SUMMARIZE, NOTE, DAY = ("summarize",), ("note://1",), ("note://of/{day}",)
+
+
+async def names_in(talking: Talk, first: int = 10) -> list[tuple[str, ...]]:
+    """The names of all prompts, resources and templates, asked for together."""
+    answers = await talking.answers(*(legacy(method, first + number) for number, method in enumerate(LISTS)))
+    keys = {"prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
+    return [
+        tuple(entry[name] for entry in one["result"][key])
+        for one, (key, name) in zip(answers, keys.items(), strict=True)
+    ]
+
+
+async def is_stored(world: World) -> None:
+    """Wait until a first start has stored what the server lists."""
+
+    def rows() -> int:
+        with contextlib.closing(sqlite3.connect(world.database)) as database:
+            query = "SELECT count(*) FROM server_list JOIN mcpserver ON id = mcpserver_id WHERE name = 'lab'"
+            return int(database.execute(f"{query} AND entries <> '[]'").fetchone()[0])
+
+    await until(lambda: rows() == len(LISTS), timeout=PATIENCE)
+
+
+async def test_at_a_first_start_lists_have_the_good_server_and_give_the_hanging_one_two_seconds(world: World) -> None:
+    world.speak()
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        began = time.monotonic()
+        assert await names_in(talking) == [SUMMARIZE, NOTE, DAY]
+        assert time.monotonic() - began < 2 + AT_ONCE
+        # Once: whoever asks again is not held up.
+        began = time.monotonic()
+        assert await names_in(talking, 20) == [SUMMARIZE, NOTE, DAY]
+        assert time.monotonic() - began < 1.5
+        await is_stored(world)
+    world.hush()
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        # Whatever is answered by the loaded gateway only.
+        await talking.answers(call("list_tools", 1), seconds=PATIENCE)
+        began = time.monotonic()
+        assert await names_in(talking) == [SUMMARIZE, NOTE, DAY]
+        assert time.monotonic() - began < 1.5
+
+
+async def test_a_client_that_asks_once_before_a_slow_server_is_up_sees_its_prompts_at_the_next_start(
+    world: World,
+) -> None:
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        assert await names_in(talking) == [(), (), ()]
+        world.speak()
+        await is_stored(world)
+    world.hush()
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        assert await names_in(talking) == [SUMMARIZE, NOTE, DAY]
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "prompts/get": {"name": "summarize"},
+    "resources/read": {"uri": "note://1"},
+    "resources/subscribe": {"uri": "note://1"},
+    "completion/complete": {
+        "ref": {"type": "ref/resource", "uri": "note://of/{day}"},
+        "argument": {"name": "day", "value": "m"},
+    },
+}
+
+
+async def test_what_is_listed_of_a_starting_server_is_answered_when_it_is_up(world: World) -> None:
+    await listed_once(world)
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        await talking.send(INITIALIZED)
+        assert await names_in(talking) == [SUMMARIZE, NOTE, DAY]
+        asked = [
+            *(legacy(method, number, **params) for number, (method, params) in enumerate(ASKED.items(), 1)),
+            legacy("resources/read", 5, uri="note://of/monday"),
+            legacy("prompts/get", 6, name="lab__summarize"),
+        ]
+        await talking.send(*asked)
+        [pong] = await talking.answers(legacy("ping", 7))
+        assert "result" in pong
+        # Longer than any of them waits for a server that is not known to be meant.
+        assert await nothing_is_answered(talking, seconds=11)
+        world.speak()
+        answers = dict[int, dict[str, Any]]()
+        while len(answers) < len(asked):
+            received = await talking.next(PATIENCE)
+            if "id" in received:
+                answers[received["id"]] = received
+        assert [one for one in answers.values() if "result" not in one] == []
+        assert answers[4]["result"]["completion"]["values"] == ["monday"]
+        assert answers[5]["result"]["contents"][0]["text"] == "a note"
+
+
+async def nothing_is_answered(talking: Talk, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while "id" not in await talking.next(PATIENCE):
+                pass
+            return False
+    return True
+
+
+async def test_what_was_listed_is_announced_as_gone_when_the_server_does_not_start(world: World) -> None:
+    await listed_once(world)
+    async with talk(world, "--start-timeout", 5) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        await talking.send(INITIALIZED)
+        assert await names_in(talking) == [SUMMARIZE, NOTE, DAY]
+        [refused] = await talking.answers(legacy("prompts/get", 1, name="summarize"), seconds=PATIENCE)
+        assert "error" in refused
+        wanted = {"notifications/prompts/list_changed", "notifications/resources/list_changed"}
+        while not wanted <= set(talking.notices):
+            await talking.next(PATIENCE)
+        assert await names_in(talking, 20) == [(), (), ()]
+
+
+async def test_a_server_that_comes_up_with_another_list_announces_it_and_the_next_start_knows_it(world: World) -> None:
+    await listed_once(world)
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        await talking.send(INITIALIZED)
+        assert (await names_in(talking))[0] == SUMMARIZE
+        world.speak("translate")
+        while "notifications/prompts/list_changed" not in talking.notices:
+            await talking.next(PATIENCE)
+
+        async def is_new() -> bool:
+            return (await names_in(talking, 20))[0] == ("translate",)
+
+        await until(is_new, timeout=PATIENCE)
+        await until(lambda: "translate" in stored_prompts(world), timeout=PATIENCE)
+    world.hush()
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        assert (await names_in(talking))[0] == ("translate",)
+
+
+def stored_prompts(world: World) -> str:
+    with contextlib.closing(sqlite3.connect(world.database)) as database:
+        rows = database.execute("SELECT entries FROM server_list WHERE kind = 'prompts' ORDER BY entries").fetchall()
+    return str(rows)
+
+
+async def test_an_entry_that_changed_is_another_server_of_which_nothing_is_listed(world: World) -> None:
+    await listed_once(world)
+    entries = json.loads(world.config.read_text())
+    entries["mcpServers"]["lab"]["args"].append("more")
+    world.config.write_text(json.dumps(entries))
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        assert await names_in(talking) == [(), (), ()]
+
+
+async def test_after_a_crash_prompts_are_listed_and_got_without_a_denial(world: World) -> None:
+    world.speak()
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        assert await names_in(talking) == [SUMMARIZE, NOTE, DAY]
+        await talking.answers(call("call_tool", 1, tool_name="crash"), seconds=PATIENCE)
+        world.hush()
+        assert await names_in(talking, 20) == [SUMMARIZE, NOTE, DAY]
+        await talking.send(legacy("prompts/get", 2, name="summarize"))
+        world.speak()
+        while (answer := await talking.next(PATIENCE)).get("id") != 2:
+            pass
+        assert answer["result"]["messages"]

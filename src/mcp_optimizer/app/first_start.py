@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.gateway.starting import StartingServers
 
 FIRST_LISTS = 10.0
 """Seconds that first requests wait for servers that are starting."""
 
+_LISTS = 2.0
+"""Seconds that lists of prompts and resources wait, counted from the first, for servers that are new to the catalog:
+many clients do nothing else before they have them, and never ask again. What comes later is announced.
+"""
+
+_DATABASE = 1.0
+"""Seconds of these for the database."""
+
 _BRIEFLY = 0.2
-"""Seconds that lists wait: many clients do nothing else before they have them. What comes later is announced."""
+"""Seconds that lists of tools wait for more than is known."""
 
 
 class FirstStart:
@@ -22,7 +31,8 @@ class FirstStart:
     def __init__(self, catalog: LiveCatalog) -> None:
         self._catalog = catalog
         self._is_over = False
-        self._were_listed = False
+        self._starting = StartingServers(catalog)
+        self._lists_end: float | None = None
         self._were_tools_listed = False
 
     async def settled(self) -> None:
@@ -31,11 +41,23 @@ class FirstStart:
             await self._while(_is_starting, FIRST_LISTS)
             self._is_over = True
 
-    async def lists(self) -> None:
-        """Before a list of prompts or resources, which has those of the servers that run."""
-        if not self._were_listed:
-            await self._while(_is_starting, _BRIEFLY)
-            self._were_listed = True
+    async def until_up(self, server: str) -> None:
+        """Until this server is up or down: what is asked for is on it. Raises StillStarting."""
+        await self._starting.until_up(server)
+
+    async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> float | None:
+        """Before a list of prompts or resources: until it is known what servers listed last, and those of which nothing
+        is known have started or failed. Returns the seconds that are left; None: later there is no hurry.
+        """
+        now = asyncio.get_running_loop().time
+        self._lists_end = self._lists_end or now() + _LISTS
+        if (left := self._lists_end - now()) <= 0:
+            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left, _DATABASE)):
+                await recalled()
+        await self._while(lambda _now: is_early(), self._lists_end - now())
+        return max(self._lists_end - now(), 0.0)
 
     async def tools(self) -> None:
         """Before a list of all tools. If none is known, not even from an earlier start, until there is one, because

@@ -83,6 +83,8 @@ class Life:
         self._loading = self._tasks.spawn(self._load_encoder(saves_memory=saves_memory))
         for state in [*parts.pool.states(), *listed]:
             parts.catalog.on_state(state)
+        for state in parts.pool.states():
+            parts.relay.on_state(state)
         parts.pool.start()
         self._tasks.spawn(self._settle())
         if parts.use is not None:
@@ -134,6 +136,7 @@ class Life:
 
     async def _opened_late(self) -> None:
         await self._parts.catalog.store()
+        self._parts.relay.store_lists()
         self._parts.keeper.look_again()
 
     async def _follow_approvals(self) -> None:

@@ -185,6 +185,7 @@ def build_parts(
         trail,
         permissions.take_turn,
         names.question if names is not None else None,
+        ingestion,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)

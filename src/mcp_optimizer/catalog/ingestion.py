@@ -1,4 +1,5 @@
-"""Ingests a server's listing: looks up known token counts, counts the rest, stores the outcome.
+"""Ingests a server's listing: looks up known token counts, counts the rest, stores the outcome. Stores and recalls
+servers' other lists as they are.
 
 Works in threads, so no request waits for it. The database is a cache here: a failure is logged once, and ingestion
 continues without it.
@@ -10,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.catalog.embedding_turns import EmbeddingTurns
 from mcp_optimizer.catalog.record import NOTHING_SAID, ServerText, ToolRecord, make_records
@@ -22,6 +23,7 @@ from mcp_optimizer.search.lexical import Vector, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing, read_tools
 from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.state import UpstreamState
 
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with everything else.
@@ -34,6 +36,9 @@ _EMBED_BATCH = 64
 
 _AT_ONCE = 2
 """Servers whose listings are read at the same time."""
+
+_LONGEST_LIST = 1_000_000
+"""Characters of a list of prompts, resources or templates that is stored."""
 
 OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
 """Waits until the database is open; returns None if there is none. Servers start meanwhile."""
@@ -127,6 +132,35 @@ class Ingestion:
         except CatalogError as error:
             logger.warning("Cannot store server %s in the catalog: %s. Everything else works.", spec.name, error)
 
+    async def recall_lists(self, specs: Sequence[ServerSpec]) -> dict[str, dict[str, Any]]:
+        """What else servers listed last, by their names and by kind, as far as it is stored."""
+        catalog = await self._opened()
+        if catalog is None or not specs:
+            return {}
+        try:
+            stored = await catalog.lists({spec.name: spec.fingerprint for spec in specs})
+        except CatalogError as error:
+            logger.warning("Cannot read the catalog: %s. Prompts and resources are listed when servers run.", error)
+            return {}
+        return await asyncio.to_thread(
+            lambda: {name: {kind: _entries(text) for kind, text in lists.items()} for name, lists in stored.items()}
+        )
+
+    async def store_lists(self, state: UpstreamState, lists: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Store what else a server lists, by kind; a failure is logged and does not affect callers."""
+        catalog = await self._opened()
+        if catalog is None:
+            return
+        spec = state.spec
+        texts = await asyncio.to_thread(lambda: {kind: _text(entries) for kind, entries in lists.items()})
+        try:
+            await self._pace.wait()
+            await catalog.revive()
+            server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, state.status)
+            await catalog.save_lists(server_id, texts)
+        except CatalogError as error:
+            logger.warning("Cannot store the lists of %s in the catalog: %s. Everything else works.", spec.name, error)
+
     async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Vector]]:
         """The vectors of these records by key, as they become known: stored ones first, then batch by batch."""
         by_key = {record.vector_key: record for record in records}
@@ -205,3 +239,21 @@ def _listing(stored: Sequence[str]) -> Listing:
         except ValueError:
             logger.debug("A stored tool cannot be read")
     return read_tools(entries)
+
+
+def _text(entries: Sequence[Mapping[str, Any]]) -> str | None:
+    """A list as it is stored; None for one that is too long, or cannot be written."""
+    try:
+        text = json.dumps(entries, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return None
+    return text if len(text) <= _LONGEST_LIST else None
+
+
+def _entries(text: str) -> Any:
+    """A stored list; one that cannot be read has no entries."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        logger.debug("A stored list cannot be read")
+        return []

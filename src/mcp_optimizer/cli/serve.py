@@ -99,7 +99,7 @@ def _load_stdio() -> None:
 async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.runtime.memory import kept_tidy
-    from mcp_optimizer.serving.stdio import Opening, message_streams
+    from mcp_optimizer.serving.stdio import message_streams
     from mcp_optimizer.serving.stdio_lane import StdioLane
 
     signals = Signals()
@@ -107,14 +107,16 @@ async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
     if early is not None and early.signpost is not None:
         optimizer.parts.signposts.begin_with(early.signpost)
     server = optimizer.mcp_server()
-    opening = Opening(first_requests(settings), lambda method: optimizer.relay.changes.announce(method.split("/")[0]))
     optimizer.start(saves_memory=True)
     signals.reload_with(optimizer)
     try:
         async with (
             reached_by_commands(optimizer) as control,
             kept_tidy(),
-            message_streams(optimizer.gate, early, StdioLane(server), opening) as (read_stream, write_stream),
+            message_streams(optimizer.gate, early, StdioLane(server), first_requests(settings)) as (
+                read_stream,
+                write_stream,
+            ),
         ):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await signals.until_asked(serving)

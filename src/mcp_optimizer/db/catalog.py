@@ -1,4 +1,4 @@
-"""Reads and writes of the catalog: servers, their tools, and each definition's cost and vector.
+"""Reads and writes of the catalog: servers, their tools and other lists, and each definition's cost and vector.
 
 Called by ingestion in the background; no request waits for it. Every writing method is one transaction, so a kill at
 any moment leaves all of it or nothing.
@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Row, Table, bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
-from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
+from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, server_list, tool
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 from mcp_optimizer.db.turns import Turn, embedding_turn
 from mcp_optimizer.domain.tools import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
@@ -127,6 +127,36 @@ class Catalog(Transactions):
                         found.setdefault(name, []).append(details)
         return found
 
+    async def save_lists(self, mcpserver_id: str, lists: Mapping[str, str | None]) -> None:
+        """What else a server lists, by kind, as JSON; None deletes what it listed before."""
+        rows = [
+            {"mcpserver_id": mcpserver_id, "kind": kind, "entries": entries}
+            for kind, entries in sorted(lists.items())
+            if entries is not None
+        ]
+        gone = [kind for kind, entries in lists.items() if entries is None]
+        async with self._writing() as connection:
+            if rows:
+                statement = upsert(connection, server_list)
+                changed = {"entries": statement.excluded["entries"]}
+                writing = statement.on_conflict_do_update(index_elements=["mcpserver_id", "kind"], set_=changed)
+                await connection.execute(writing, rows)
+            if gone:
+                of_server = server_list.c.mcpserver_id == mcpserver_id
+                await connection.execute(delete(server_list).where(of_server, server_list.c.kind.in_(gone)))
+
+    async def lists(self, servers: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """What else servers listed last, as JSON, by their names and by kind; asked for by names and fingerprints."""
+        found: dict[str, dict[str, str]] = {}
+        columns = (mcpserver.c.name, mcpserver.c.fingerprint, server_list.c.kind, server_list.c.entries)
+        async with self._reading() as connection:
+            for chunk in chunks(servers):
+                of_these = server_list.c.mcpserver_id == mcpserver.c.id, mcpserver.c.name.in_(chunk)
+                for name, fingerprint, kind, entries in await connection.execute(select(*columns).where(*of_these)):
+                    if servers[name] == fingerprint:
+                        found.setdefault(name, {})[kind] = entries
+        return found
+
     async def update_tool(self, tool_id: str, changes: ToolUpdateDetails, counter: TokenCounter) -> None:
         """Change a tool; new details are recounted in the same transaction, unless a count is given."""
         values: dict[str, Any] = {"last_updated": datetime.now(UTC)}
@@ -147,7 +177,7 @@ class Catalog(Transactions):
             await connection.execute(update(tool).where(tool.c.id == tool_id).values(**values))
 
     async def delete_server(self, mcpserver_id: str) -> None:
-        """Delete a server and its tools."""
+        """Delete a server, its tools and its other lists."""
         async with self._writing() as connection:
             await connection.execute(delete(mcpserver).where(mcpserver.c.id == mcpserver_id))
 

@@ -32,7 +32,7 @@ from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)
 
-HEAD = "0016"
+HEAD = "0017"
 """The newest migration; a database already at it opens without loading Alembic."""
 
 OLDEST_READER = "0011"

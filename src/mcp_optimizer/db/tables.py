@@ -75,6 +75,15 @@ tool = Table(
     Index("ix_tool_mcpserver_id", "mcpserver_id"),
 )
 
+# What else a server listed last: the entries of one kind (prompts, resources, resourceTemplates) as JSON.
+server_list = Table(
+    "server_list",
+    metadata,
+    Column("mcpserver_id", Text, ForeignKey("mcpserver.id", ondelete="CASCADE"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("entries", Text, nullable=False),
+)
+
 # Cost and vector of a definition, independent of the server, so an unchanged tool is never counted or embedded again.
 definition_tokens = Table(
     "definition_tokens",

@@ -1,4 +1,5 @@
-"""The prompts, resources and resource templates of all running servers, under unique names.
+"""The prompts, resources and resource templates of all servers, under unique names: of those that run, and, as they
+were listed last, of those that start.
 
 Also maps a name or URI back to its server. A server that fails or takes too long is left out of a list; only if all
 fail is that an error. Names are made of what all servers have; of servers that do not exist for whoever asks, nothing
@@ -18,9 +19,21 @@ from mcp_optimizer.domain.naming import ServerNames, ServerSchemes
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import InvalidRequest, ServerUnavailable, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Answer, Call, Listed, ListingKind, Listings
+from mcp_optimizer.relay.listings import (
+    KINDS,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    Answer,
+    Call,
+    Listed,
+    ListingKind,
+    Listings,
+)
 from mcp_optimizer.relay.merging import Configured, MergedList, least_ttl_ms, put_together
-from mcp_optimizer.relay.places import Holding, answering, place_of
+from mcp_optimizer.relay.places import Holding, answering, claiming, place_of
+from mcp_optimizer.relay.remembered import NOTHING, ListMemory, Remembered
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
@@ -39,7 +52,7 @@ _MANY = 500
 
 
 class Directory:
-    """The lists of the running servers."""
+    """The lists of the running and the starting servers."""
 
     def __init__(
         self,
@@ -47,10 +60,19 @@ class Directory:
         call: Call,
         limits: Limits = DEFAULT_LIMITS,
         on_late: Callable[[str], None] = lambda _capability: None,
+        memory: ListMemory | None = None,
     ) -> None:
-        """`on_late` is called with the lists that changed when a server responds after lists were sent without it."""
+        """`on_late` is called with the lists that changed when a server responds after lists were sent without it.
+
+        `memory` has what servers listed at earlier starts.
+        """
         self._states = states
-        self._listings = Listings(call, self._tells_changes, limits, on_late)
+        self._remembered = Remembered(states, memory, limits.listed_items)
+        self._listings = Listings(call, self._tells_changes, limits, on_late, self._remembered.note)
+        self._up: set[str] = set()
+        self._owed: set[tuple[str, str]] = set()
+        """Lists, by server and method, that somebody asked for before the server was up."""
+        self._tasks = BackgroundTasks(logger, "Cannot list what a server has that came up")
         self._known = Configured(ServerNames(), ServerSchemes(()))
         self._made: dict[str, tuple[dict[str, Listed], MergedList]] = {}
         self._holdings: dict[str, Holding] = {}
@@ -66,7 +88,66 @@ class Directory:
     def remove(self, server: str) -> None:
         """A server is gone for good: nothing belongs to it any more."""
         self.forget(server)
+        self._remembered.forget(server)
+        self._up.discard(server)
+        self._owed -= {(server, kind.method) for kind in KINDS}
         self._holdings.pop(server, None)
+
+    def follow(self, state: UpstreamState) -> None:
+        """A server starts: what it listed last is looked for. It is up: what was asked for meanwhile is listed, so that
+        the next start knows it, also where no client asks twice.
+        """
+        name = state.name
+        if state.status is not ServerStatus.RUNNING:
+            self._up.discard(name)
+            if state.status is ServerStatus.STARTING:
+                self._remembered.recall(name)
+        elif name not in self._up:
+            self._up.add(name)
+            for kind in KINDS:
+                self._came_up(state, kind)
+
+    def _came_up(self, state: UpstreamState, kind: ListingKind) -> None:
+        owed = (state.name, kind.method)
+        if state.capabilities.get(kind.capability) is None:
+            self._remembered.note(state.name, kind, NOTHING)
+        else:
+            if (before := self._remembered.of(state.name, kind)) is not None and before.entries:
+                self._listings.expect(state.name, kind, before)
+            if owed in self._owed:
+                self._tasks.spawn(self._listings.of([state.name], kind))
+        self._owed.discard(owed)
+
+    def remembers(self, server: str, capability: str) -> bool:
+        """Whether entries of a server are known that are listed while it starts."""
+        lists = [self._remembered.of(server, kind) for kind in KINDS if kind.capability == capability]
+        return any(one is not None and one.entries for one in lists)
+
+    def store(self) -> None:
+        """Store what servers listed, because that was not possible before."""
+        self._remembered.store()
+
+    async def recalled(self) -> None:
+        """Wait until what starting servers listed last is known, as far as it is stored."""
+        await self._remembered.recalled()
+
+    def unknown(self, kind: ListingKind, allowed: Allowed = everything) -> list[str]:
+        """The servers that are starting and may have entries of this kind that nobody knows."""
+        return [
+            name
+            for name, state in self._states().items()
+            if state.status is ServerStatus.STARTING and self._remembered.of(name, kind) is None and allowed(name)
+        ]
+
+    def give_up(self, kind: ListingKind, allowed: Allowed = everything) -> None:
+        """Servers that are still unknown were waited for in vain. Once is enough: no later start waits for them, and
+        their lists are asked for when they are up.
+        """
+        for server in self.unknown(kind, allowed) if self._remembered.is_recalled else []:
+            for one in KINDS:
+                self._owed.add((server, one.method))
+                if self._remembered.of(server, one) is None:
+                    self._remembered.note(server, one, NOTHING)
 
     def providers(self, capability: str) -> list[str]:
         """The running servers with this capability, in a fixed order."""
@@ -87,9 +168,12 @@ class Directory:
             self._known = Configured(ServerNames(states), ServerSchemes(states))
         return self._known
 
-    async def listed(self, kind: ListingKind, allowed: Allowed = everything) -> MergedList:
-        """The list of what exists for whoever asks, complete and with the same names for everybody."""
-        found, answers = await self._answered(kind, allowed)
+    async def listed(self, kind: ListingKind, allowed: Allowed = everything, most: float | None = None) -> MergedList:
+        """The list of what exists for whoever asks, complete and with the same names for everybody. `most`: seconds
+        that it waits for servers, if not as long as usual.
+        """
+        self._owed |= {(name, kind.method) for name, state in self._states().items() if state.is_coming}
+        found, answers = await self._answered(kind, allowed, most)
         permitted = {server: answer for server, answer in answers.items() if allowed(server)}
         if len(permitted) < len(answers):
             entries = tuple(entry for entry in found.entries if entry.server in permitted)
@@ -98,12 +182,21 @@ class Directory:
         is_early = any(state.is_coming for name, state in self._states().items() if allowed(name))
         return replace(found, ttl_ms=0) if is_early or None in permitted.values() else found
 
-    async def _answered(self, kind: ListingKind, allowed: Allowed) -> tuple[MergedList, Mapping[str, Answer]]:
+    async def _answers(self, kind: ListingKind, allowed: Allowed, most: float | None = None) -> dict[str, Answer]:
+        """What each server lists; each that is coming, what it listed last, if that is known."""
+        coming = [name for name, state in self._states().items() if state.is_coming]
+        before = {name: listed for name in coming if (listed := self._remembered.of(name, kind)) is not None}
+        answers = await self._listings.of(self.providers(kind.capability), kind, allowed, most)
+        return dict(sorted({**before, **answers}.items())) if before else answers
+
+    async def _answered(
+        self, kind: ListingKind, allowed: Allowed, most: float | None = None
+    ) -> tuple[MergedList, Mapping[str, Answer]]:
         """The list of all servers, cached as long as theirs stay the same, and what each answered.
 
         Only servers that exist for whoever asks can delay it or make it fail.
         """
-        answers = await self._listings.of(self.providers(kind.capability), kind, allowed)
+        answers = await self._answers(kind, allowed, most)
         permitted = [answer for server, answer in answers.items() if allowed(server)]
         errors = {server: answer for server, answer in answers.items() if isinstance(answer, UpstreamError)}
         if permitted and all(isinstance(answer, UpstreamError) for answer in permitted):
@@ -156,7 +249,7 @@ class Directory:
         if len(providers) == 1:
             self._refuse_others(uri, providers, allowed)
             return [(providers[0], uri)] if allowed(providers[0]) else []
-        resources = await self._listings.of(providers, RESOURCES, allowed)
+        resources = await self._answers(RESOURCES, allowed)
         found = await self._made_of(_usable(resources), RESOURCES)
         public = found.by_public.get(uri)
         if public is not None and allowed(public.server):
@@ -168,7 +261,7 @@ class Directory:
         if shared:
             choice = ", ".join(entry.public for entry in shared)
             raise InvalidRequest(f"Several servers have the resource {uri}. Read one of: {choice}.")
-        templates = await self._listings.of(providers, TEMPLATES, allowed)
+        templates = await self._answers(TEMPLATES, allowed)
         self._learn(_usable(resources), _usable(templates))
         self._refuse_others(uri, providers, allowed)
         holdings = {server: self._holdings.get(server, Holding()) for server in providers if allowed(server)}
@@ -181,6 +274,37 @@ class Directory:
             return (entry.server, entry.own) if allowed(entry.server) else None
         places = await self.resource(uri, allowed)
         return places[0] if places else None
+
+    async def awaited_prompt(self, name: str, allowed: Allowed = everything) -> str | None:
+        """The server that has a prompt, if it is not up yet, but coming."""
+        coming = self._coming(allowed)
+        if not coming:
+            return None
+        if meant := self._configured().names.meant(name):
+            return next((server for server in meant if server in coming), None)
+        entry = (await self._answered(PROMPTS, allowed))[0].by_public.get(name)
+        return entry.server if entry is not None and entry.server in coming else None
+
+    async def awaited_resource(self, uri: str, allowed: Allowed = everything) -> str | None:
+        """The same for the URI of a resource or template."""
+        coming = self._coming(allowed)
+        if not coming:
+            return None
+        if (read := self._configured().schemes.reading(uri)) is not None:
+            return read[0] if read[0] in coming else None
+        answers = []
+        for kind in (RESOURCES, TEMPLATES):
+            found, of_kind = await self._answered(kind, allowed)
+            if (entry := found.by_public.get(uri)) is not None:
+                return entry.server if entry.server in coming else None
+            answers.append(_usable(of_kind))
+        self._learn(*answers)
+        known = [server for server in {**answers[0], **answers[1]} if allowed(server)]
+        claimed = claiming(uri, {server: self._holdings.get(server, Holding()) for server in known})
+        return claimed[0] if claimed and coming.issuperset(claimed) else None
+
+    def _coming(self, allowed: Allowed) -> set[str]:
+        return {name for name, state in self._states().items() if state.is_coming and allowed(name)}
 
     def hidden_prompt(self, name: str, allowed: Allowed) -> str | None:
         """The server that was meant by a prompt that was not found, if that server does not exist for whoever asked."""

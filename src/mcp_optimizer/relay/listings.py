@@ -1,7 +1,8 @@
 """Fetches servers' lists of prompts, resources and resource templates, within limits of time and size.
 
 A server that announces changes is asked once, others every time. Lists do not wait for a slow server: they are sent
-without it, or with its last list, and a callback reports when its response arrives. Called by the directory; knows only
+without it, or with its last list, and a callback reports when its response arrives. Of a server that just came up, the
+list from before will do. Called by the directory; knows only
 the servers' own names.
 """
 
@@ -66,6 +67,9 @@ class Listed:
     scope: str
 
 
+OnListed = Callable[[str, ListingKind, Listed], None]
+"""A server responded with its list."""
+
 Answer = Listed | UpstreamError | None
 """A server's list; why it has none; or None, because it takes too long and never responded before."""
 
@@ -96,14 +100,18 @@ class Listings:
         tells_changes: Callable[[str, ListingKind], bool],
         limits: Limits,
         on_late: Callable[[str], None],
+        on_listed: OnListed = lambda _server, _kind, _listed: None,
     ) -> None:
-        """`on_late` is called with the capability whose lists a late response changed."""
+        """`on_late` is called with the capability whose lists a late response changed, `on_listed` with every list."""
         self._call = call
         self._tells_changes = tells_changes
         self._limits = limits
         self._on_late = on_late
+        self._on_listed = on_listed
         self._kept: dict[_Key, Listed] = {}
         self._said_last: dict[_Key, Listed] = {}
+        self._expected: set[_Key] = set()
+        """Of which the last list is from before the server came up."""
         self._asking: dict[_Key, _Asking] = {}
         self._spoken_of: set[str] = set()
 
@@ -119,13 +127,25 @@ class Listings:
                 # change.
                 for memory in (self._kept, self._said_last, self._asking):
                     memory.pop((server, kind.method), None)
+                self._expected.discard((server, kind.method))
+
+    def expect(self, server: str, kind: ListingKind, listed: Listed) -> None:
+        """A server came up that listed this before: unless it responds in a moment, that is its list."""
+        self._spoken_of.add(server)
+        self._said_last[server, kind.method] = listed
+        self._expected.add((server, kind.method))
 
     async def of(
-        self, servers: Iterable[str], kind: ListingKind, is_awaited: Callable[[str], bool] = lambda _server: True
+        self,
+        servers: Iterable[str],
+        kind: ListingKind,
+        is_awaited: Callable[[str], bool] = lambda _server: True,
+        most: float | None = None,
     ) -> dict[str, Answer]:
-        """The lists of these servers; each has `list_seconds` to respond, counted from its request.
+        """The lists of these servers; each has `list_seconds` to respond, counted from its request, or only `most`.
 
-        Of one that is not awaited the last list will do; if there is none, it has a moment.
+        Of one that is not awaited, or is expected to list the same as before, the last list will do; if there is none,
+        it has a moment.
         """
         found: dict[str, Answer] = {}
         asked: dict[str, _Asking] = {}
@@ -137,14 +157,17 @@ class Listings:
             found[server] = None
             if len(asked) % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        awaited = [asking for server, asking in asked.items() if is_awaited(server)]
-        await self._wait(awaited, self._limits.list_seconds)
-        unknown = [
+        longest, moment = self._limits.list_seconds, min(_MOMENT, self._limits.list_seconds)
+        expected = {server for server in asked if (server, kind.method) in self._expected}
+        awaited = [asking for server, asking in asked.items() if is_awaited(server) and server not in expected]
+        await self._wait(awaited, longest if most is None else max(moment, min(most, longest)))
+        briefly = [
             asking
             for server, asking in asked.items()
-            if not is_awaited(server) and (server, kind.method) not in self._said_last
+            if (is_awaited(server) and server in expected)
+            or (not is_awaited(server) and (server, kind.method) not in self._said_last)
         ]
-        await self._wait(unknown, min(_MOMENT, self._limits.list_seconds))
+        await self._wait(briefly, moment)
         for server, asking in asked.items():
             found[server] = self._answer(asking, (server, kind.method))
         return found
@@ -190,11 +213,13 @@ class Listings:
         if not is_current:
             return
         listed = task.result()
+        self._expected.discard(key)
+        self._on_listed(server, kind, listed)
         if self._tells_changes(server, kind):
             self._kept[key] = listed
-        if asking.is_late:
+        if asking.is_late or key in self._said_last:
             before, self._said_last[key] = self._said_last.get(key), listed
-            if before is None or before.entries != listed.entries:
+            if asking.is_late and (before is None or before.entries != listed.entries):
                 self._on_late(kind.capability)
 
     async def _read(self, server: str, kind: ListingKind) -> Listed:
@@ -212,20 +237,23 @@ class Listings:
         ttl_ms, scope = _TTL_MS if self._tells_changes(server, kind) else 0, "private"
         while cursor.has_more and len(entries) < self._limits.listed_items:
             page = await self._call(server, kind.method, cursor.params)
-            self._take(page.get(kind.result_key), kind, entries, server)
+            take_entries(page.get(kind.result_key), kind, self._limits.listed_items, server, entries)
             ttl_ms = page["ttlMs"] if isinstance(page.get("ttlMs"), int) else ttl_ms
             scope = str(page.get("cacheScope", scope))
             cursor.follow(page)
         return Listed(entries, max(0, ttl_ms), scope)
 
-    def _take(self, listed: Any, kind: ListingKind, entries: dict[str, dict[str, Any]], server: str) -> None:
-        """The usable entries of a page, up to the maximum per server."""
-        for entry in listed if isinstance(listed, list) else []:
-            if not isinstance(entry, dict) or not isinstance(entry.get(kind.identity), str):
-                continue
-            if len(entries) >= self._limits.listed_items:
-                logger.warning(
-                    "Server %s lists more than %d %s: the rest is left out.", server, len(entries), kind.result_key
-                )
-                return
-            entries.setdefault(entry[kind.identity], entry)
+
+def take_entries(
+    listed: Any, kind: ListingKind, most: int, server: str, entries: dict[str, dict[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Add the usable entries of a page by their own names, up to the maximum per server."""
+    entries = {} if entries is None else entries
+    for entry in listed if isinstance(listed, list) else []:
+        if not isinstance(entry, dict) or not isinstance(entry.get(kind.identity), str):
+            continue
+        if len(entries) >= most:
+            logger.warning("Server %s lists more than %d %s: the rest is left out.", server, most, kind.result_key)
+            break
+        entries.setdefault(entry[kind.identity], entry)
+    return entries

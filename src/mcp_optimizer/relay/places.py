@@ -94,10 +94,15 @@ def answering(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
     First those that list others of the same scheme and authority, or have it in a template; if there are none, those
     with a matching template of that scheme; then those with any matching template; then all.
     """
+    return claiming(uri, holdings) or list(holdings)
+
+
+def claiming(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
+    """The same, but only those whose lists say something about it."""
     place = place_of(uri)
     if place is not None:
         if owners := [server for server, holding in holdings.items() if holding.owns(place)]:
             return sorted(owners, key=lambda server: not holdings[server].has_fitting(uri, place.scheme))
         if fitting := [server for server, holding in holdings.items() if holding.has_fitting(uri, place.scheme)]:
             return fitting
-    return [server for server, holding in holdings.items() if holding.has_fitting(uri, None)] or list(holdings)
+    return [server for server, holding in holdings.items() if holding.has_fitting(uri, None)]

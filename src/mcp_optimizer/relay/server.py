@@ -5,6 +5,8 @@ A middleware of the MCP server. Translates clients' names and URIs to the server
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
@@ -30,6 +32,7 @@ from mcp_optimizer.relay.envelope import for_era, renamed
 from mcp_optimizer.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.relay.placed_bus import PlacedBus
+from mcp_optimizer.relay.remembered import ListMemory
 from mcp_optimizer.relay.subscriptions import Subscriptions
 from mcp_optimizer.relay.wire_errors import as_mcp_error
 from mcp_optimizer.results.metadata import without_ours
@@ -61,8 +64,13 @@ class StartPatience(Protocol):
     async def settled(self) -> None:
         """What is asked for may be on any server."""
 
-    async def lists(self) -> None:
-        """A list of prompts or resources is asked for."""
+    async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> float | None:
+        """A list of prompts or resources is asked for, of which servers may have entries that nobody knows. Returns how
+        many seconds are left for it; None: as many as usual.
+        """
+
+    async def until_up(self, server: str) -> None:
+        """What is asked for is on a server that is coming. Raises StillStarting."""
 
     async def tools(self) -> None:
         """A list of all tools is asked for."""
@@ -99,6 +107,7 @@ class Relay:
         trail: AuditTrail | None = None,
         take_turn: Callable[[Caller], None] = _freely,
         name_question: Callable[[], str] | None = None,
+        memory: ListMemory | None = None,
     ) -> None:
         """`permits` says which servers a caller may use; `name_question` makes ids for questions to legacy clients.
 
@@ -107,6 +116,8 @@ class Relay:
         `tools_ready` waits until changed tools can be listed, before clients are notified.
 
         `first_start` waits, only at first, until servers are up: many clients ask immediately.
+
+        `memory` has what servers listed at earlier starts.
         """
         self._pool = pool
         self._trail = trail
@@ -123,13 +134,14 @@ class Relay:
             lambda server, method, params: pool.call(server, method, params, LOCAL),
             limits,
             self.changes.announce,
+            memory,
         )
         watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
         self._subscriptions = Subscriptions(watches, self.clients, self._places, limits, trail)
         self._telling_roots: dict[str, bool] = {}
         self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
         self._running: dict[str, frozenset[str]] = {}
-        self._starting: set[str] = set()
+        self._coming: set[str] = set()
         self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
         self._handlers: dict[str, Handler] = {
             "prompts/list": lambda ctx, params: self._list(PROMPTS, ctx, params),
@@ -157,6 +169,7 @@ class Relay:
             return for_era(result, ctx.protocol_version, server_info, ttl_ms=ttl_ms)
         if ctx.method == "subscriptions/listen":
             self._client_connected(ctx)
+            await self._watched_are_up(ctx)
             return await self._subscriptions.listen(ctx, call_next)
         if ctx.method == "notifications/roots/list_changed":
             await self._tell_roots(self.clients.link(ctx).key, ctx.method)
@@ -184,8 +197,9 @@ class Relay:
     async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
         """Answers from the raw request, which the gate has checked, with the raw result."""
         self._client_connected(ctx)
-        await (self.first_start.lists() if ctx.method in _LISTS else self.first_start.settled())
         try:
+            if ctx.method not in _LISTS:
+                await self._until_up(ctx)
             return await handler(ctx, ctx.params or {})
         except OptimizerError as error:
             raise as_mcp_error(error) from error
@@ -193,6 +207,33 @@ class Relay:
     def _allowed(self, ctx: Context) -> Allowed:
         """Which servers exist for the client of a request."""
         return partial(self._permits, self.clients.caller(ctx))
+
+    async def _until_up(self, ctx: Context) -> None:
+        """Wait for the server that a request means; if that is not known, for all that are in their first start."""
+        params = ctx.params or {}
+        named: Mapping[str, Any] = params["ref"] if ctx.method == "completion/complete" else params
+        awaited = await self._awaited(ctx, named)
+        await (self.first_start.settled() if awaited is None else self.first_start.until_up(awaited))
+
+    async def _awaited(self, ctx: Context, named: Mapping[str, Any]) -> str | None:
+        """The server of a prompt or resource, if it is not up yet, but coming."""
+        allowed, name, uri = self._allowed(ctx), named.get("name"), named.get("uri")
+        if not self._coming:
+            return None
+        if isinstance(uri, str):
+            return await self._directory.awaited_resource(uri, allowed)
+        return await self._directory.awaited_prompt(name, allowed) if isinstance(name, str) else None
+
+    async def _watched_are_up(self, ctx: Context) -> None:
+        """Before a client listens for resources of servers that are coming; those that do not come are left out."""
+        wanted = (ctx.params or {}).get("notifications")
+        uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
+        awaited = set[str]()
+        with contextlib.suppress(OptimizerError):
+            for uri in uris if isinstance(uris, list) and self._coming else []:
+                if (server := await self._awaited(ctx, {"uri": uri})) is not None:
+                    awaited.add(server)
+        await asyncio.gather(*map(self.first_start.until_up, awaited), return_exceptions=True)
 
     async def _places(self, ctx: Context, uri: str) -> list[tuple[str, str]]:
         """Where the client of a request may read a URI: server and own URI, most likely first."""
@@ -211,7 +252,11 @@ class Relay:
             record_denial(self._trail, self.clients.caller(ctx), method, named, server)
 
     async def _list(self, kind: ListingKind, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        found = await self._directory.listed(kind, self._allowed(ctx))
+        known, allowed = self._directory, self._allowed(ctx)
+        left = await self.first_start.lists(lambda: bool(known.unknown(kind, allowed)), known.recalled)
+        if left is not None:
+            known.give_up(kind, allowed)
+        found = await known.listed(kind, allowed, left)
         listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
         return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
 
@@ -277,6 +322,10 @@ class Relay:
         self._pool.client_left(client.key)
         self._subscriptions.client_left(client)
 
+    def store_lists(self) -> None:
+        """Store what servers listed, because the database was not available before."""
+        self._directory.store()
+
     def announce_tools(self) -> None:
         """Tell every client to fetch its list of tools again."""
         self.changes.announce("tools")
@@ -298,20 +347,23 @@ class Relay:
         has = frozenset(state.capabilities) & self._told if is_running else frozenset[str]()
         if self._running.get(state.name) != has or not is_running:
             self._directory.forget(state.name)
+        self._directory.follow(state)
         self._announce(self._running.get(state.name, frozenset()) ^ has)
         self._running[state.name] = has
-        if state.status is ServerStatus.STARTING:
-            self._starting.add(state.name)
-        elif state.name in self._starting:
-            self._starting.discard(state.name)
-            # Tools that it listed at an earlier start may have been listed, and are not there any more.
-            self._announce({"tools"} & self._told - has)
+        if state.is_coming:
+            self._coming.add(state.name)
+        elif state.name in self._coming:
+            self._coming.discard(state.name)
+            # What it listed at an earlier start may have been listed, and is not there any more.
+            gone = {kind for kind in ("prompts", "resources") if self._directory.remembers(state.name, kind)}
+            self._announce(({"tools"} | gone) & self._told - has)
 
     def on_gone(self, server: str) -> None:
         """A server was removed, or its name means another one from now on."""
+        gone = {kind for kind in ("prompts", "resources") if self._directory.remembers(server, kind)}
         self._directory.remove(server)
-        self._starting.discard(server)
-        self._announce(self._running.pop(server, frozenset()))
+        self._coming.discard(server)
+        self._announce(gone | self._running.pop(server, frozenset()))
 
     def _announce(self, kinds: Iterable[str]) -> None:
         for kind in kinds:
@@ -324,6 +376,8 @@ class _NoWaiting:
 
     async def settled(self) -> None: ...
 
-    async def lists(self) -> None: ...
+    async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> None: ...
+
+    async def until_up(self, server: str) -> None: ...
 
     async def tools(self) -> None: ...

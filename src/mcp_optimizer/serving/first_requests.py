@@ -1,9 +1,9 @@
 """The requests that are answered before the gateway is loaded, and their results: handshakes, lists, ping. Pure.
 
 Called by `early_answers`, and by `stdio` for `server/discover`. Anything that is unusual in any way is left to the
-server, so each shape here must be one that the server accepts as well; tests compare the results. Lists of prompts and
-resources are empty, because no server runs yet; what servers have is announced when they do. Knows neither the SDK nor
-the server, which load slowly.
+server, so each shape here must be one that the server accepts as well; tests compare the results. Lists of what
+servers have, or had, are left to the server, too: no client should see them empty. Knows neither the SDK nor the
+server, which load slowly.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _CLIENT_CAPABILITIES = {
 
 _UNUSUAL = frozenset({"_meta", "tasks", "icons"})
 
-LISTS = {"prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"}
-"""Lists of what servers have, and where the entries are in a result."""
+_LISTS = ("prompts/list", "resources/list", "resources/templates/list")
+"""Lists of what servers have. They decide the era, like every modern request, but are left to the server."""
 
 _ANNOUNCED = frozenset({"toolsListChanged", "promptsListChanged", "resourcesListChanged"})
 
@@ -132,6 +132,8 @@ class FirstRequests:
             if notice is not None:
                 return FirstRequest(Stage.MODERN, message["id"], notice=notice)
             return _left(stage, method, message["id"])
+        if is_modern and method in _LISTS and set(params) == {"_meta"} and self._has_envelope(params):
+            return FirstRequest(Stage.MODERN, message["id"], is_left=True)
         found = self._modern(method, params, stage) if is_modern else self._legacy(method, params, stage)
         if found is None:
             return _left(stage, method, message["id"])
@@ -190,18 +192,12 @@ class FirstRequests:
         self._client = params["_meta"][f"{_ENVELOPE}clientInfo"]["name"]
         if (listed := self._listed(method)) is None:
             return None
-        hints: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
-        if method == "tools/list" and self.signpost is not None:
-            hints = {"ttlMs": self.signpost.ttl_ms, "cacheScope": self.signpost.scope}
+        assert self.signpost is not None
+        hints = {"ttlMs": self.signpost.ttl_ms, "cacheScope": self.signpost.scope}
         return Stage.MODERN, {**listed, **self._stamp, **hints}
 
     def _listed(self, method: Any) -> Mapping[str, Any] | None:
-        if method == "tools/list":
-            return self._own_tools()
-        return {LISTS[method]: []} if isinstance(method, str) and method in LISTS else None
-
-    def _own_tools(self) -> Mapping[str, Any] | None:
-        if self._tools_of is None or self.signpost is None:
+        if method != "tools/list" or self._tools_of is None or self.signpost is None:
             return None
         return {"tools": list(self.signpost.on(self._tools_of(self._client), self._client))}
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -29,7 +28,7 @@ from mcp_optimizer.largejson.raw import Placeholders, has_large
 from mcp_optimizer.relay.sdk_calls import CALL, Outcome
 from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
-from mcp_optimizer.serving.first_requests import LISTS, FirstRequests
+from mcp_optimizer.serving.first_requests import FirstRequests
 from mcp_optimizer.serving.gate import ClientRequest, Gate, Refused
 from mcp_optimizer.serving.message_lines import as_message, id_of, line_of, response_line
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
@@ -50,22 +49,12 @@ Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
-@dataclass(frozen=True)
-class Opening:
-    """How a connection begins: what is known of `server/discover`, and who is told that a list is not what a client was
-    told early; with its method.
-    """
-
-    requests: FirstRequests
-    listed_otherwise: Callable[[str], None]
-
-
 @asynccontextmanager
 async def message_streams(
     gate: Gate,
     early: EarlyAnswers | None = None,
     lane: StdioLane | None = None,
-    opening: Opening | None = None,
+    opening: FirstRequests | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
     """The messages from stdin, and the stream to stdout. Takes over from `early`, if it has answered until now.
 
@@ -87,7 +76,7 @@ async def piped(
     pipes: Pipes,
     heard: Heard = NOTHING,
     lane: StdioLane | None = None,
-    opening: Opening | None = None,
+    opening: FirstRequests | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
     """The same for any pipes, of which `heard` was read already."""
     incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -119,7 +108,7 @@ class _Client:
         replies: Outgoing,
         writer: asyncio.StreamWriter,
         lane: StdioLane | None = None,
-        opening: Opening | None = None,
+        opening: FirstRequests | None = None,
     ) -> None:
         self._gate = gate
         self._opening = opening
@@ -193,7 +182,7 @@ class _Client:
         if self._opening is None or not self._is_open:
             return None
         asked = message.params if message.method == "server/discover" else None
-        found = self._opening.requests.discovery(asked) if asked is not None else None
+        found = self._opening.discovery(asked) if asked is not None else None
         self._is_open = found is not None
         return dict(found) if found is not None else None
 
@@ -265,12 +254,6 @@ class _Client:
         result = now.result if isinstance(now, JSONRPCResponse) else None
         if result is not None and before.result == result:
             return
-        if result is not None and before.result is not None and self._opening is not None:
-            for method, key in LISTS.items():
-                if before.result.get(key) == [] and key in result:
-                    if result[key]:
-                        self._opening.listed_otherwise(method)
-                    return
         logger.error("A request was answered early, and not as the server answers it. Please report this.")
 
     def _admit(self, message: JSONRPCMessage) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,3 +215,61 @@ async def test_a_thousand_servers_are_recalled_in_one_reading(path: Path) -> Non
     states = [down(name, "", ServerStatus.STARTING) for name in many]
     async with started(path, *states) as catalog:
         assert len(names(catalog)) == 1_000
+
+
+@asynccontextmanager
+async def storing(path: Path) -> AsyncIterator[Ingestion]:
+    database = await open_database(path)
+    stored = Catalog(database)
+
+    async def opened() -> Catalog:
+        return stored
+
+    yield Ingestion(TokenCounter(), Vocabulary(), opened)
+    await database.close()
+
+
+def nested(levels: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for _ in range(levels):
+        found = {"in": found}
+    return found
+
+
+async def test_other_lists_are_stored_as_they_are_and_recalled_for_the_same_entry_only(path: Path) -> None:
+    lists = {"prompts": [{"name": "\ud800\0 'x'; --", "n": [1.5, None]}], "resources": list[Any]()}
+    async with storing(path) as ingestion:
+        await ingestion.store_lists(STARTING, lists)
+    async with storing(path) as ingestion:
+        assert await ingestion.recall_lists([STARTING.spec]) == {"notes": lists}
+        assert await ingestion.recall_lists([replace(STARTING.spec, command="another")]) == {}
+
+
+@pytest.mark.parametrize("entry", [{"name": "x" * 1_000_000}, {"name": 10**5_000}, nested(200_000)])
+async def test_a_list_that_is_too_long_or_too_deep_is_not_stored_and_the_one_before_it_is_gone(
+    path: Path, entry: dict[str, Any]
+) -> None:
+    async with storing(path) as ingestion:
+        await ingestion.store_lists(STARTING, {"prompts": [{"name": "a"}], "resources": [{"uri": "a:b"}]})
+        await ingestion.store_lists(STARTING, {"prompts": [entry]})
+        assert await ingestion.recall_lists([STARTING.spec]) == {"notes": {"resources": [{"uri": "a:b"}]}}
+
+
+@pytest.mark.parametrize("damaged", ["", "[", "[" * 200_000, '[{"name": ' + "9" * 5_000 + "}]"])
+async def test_a_damaged_list_has_no_entries(path: Path, damaged: str) -> None:
+    async with storing(path) as ingestion:
+        await ingestion.store_lists(STARTING, {"prompts": [{"name": "a"}]})
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("UPDATE server_list SET entries = ?", (damaged,))
+            database.commit()
+        assert await ingestion.recall_lists([STARTING.spec]) == {"notes": {"prompts": []}}
+
+
+async def test_a_catalog_without_the_table_costs_only_the_lists(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with storing(path) as ingestion:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("DROP TABLE server_list")
+            database.commit()
+        await ingestion.store_lists(STARTING, {"prompts": []})
+        assert await ingestion.recall_lists([STARTING.spec]) == {}
+    assert "Everything else works" in caplog.text

@@ -126,3 +126,22 @@ async def test_vectors_are_kept_by_definition_and_encoder(place: Path | str) -> 
         await catalog.save_vectors({"h1": np.array([1.0, 2.0])}, "small")
         assert await catalog.vectors(["h1", "h2"], "small") == {"h1": np.array([1.0, 2.0], dtype="<f4").tobytes()}
         assert await catalog.vectors(["h1"], "large") == {}
+
+
+async def test_other_lists_of_a_server_are_kept_by_name_and_fingerprint_and_go_with_it(place: Path | str) -> None:
+    async with opened(place) as catalog:
+        running = ServerStatus.RUNNING
+        one, other = [await catalog.save_server("github", mark, "stdio", running) for mark in ("one", "other")]
+        await catalog.save_lists(one, {"prompts": "[1]", "resources": "[2]"})
+        await catalog.save_lists(other, {"prompts": "[3]"})
+        await catalog.save_lists(one, {"prompts": "[4]", "resourceTemplates": "[]"})
+        kept = {"prompts": "[4]", "resources": "[2]", "resourceTemplates": "[]"}
+        assert await catalog.lists({"github": "one", "slack": "one"}) == {"github": kept}
+        assert await catalog.lists({"github": "other"}) == {"github": {"prompts": "[3]"}}
+        assert await catalog.lists({"github": "unheard of"}) == {}
+        await catalog.save_lists(one, {"prompts": None, "resources": "[5]"})
+        assert await catalog.lists({"github": "one"}) == {"github": {"resources": "[5]", "resourceTemplates": "[]"}}
+        await catalog.delete_server(one)
+        assert await catalog.lists({"github": "one"}) == {}
+        with pytest.raises(CatalogError, match=r"(?i)foreign key"):
+            await catalog.save_lists(one, {"prompts": "[]"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mcp_optimizer import Optimizer, __version__
@@ -14,7 +14,7 @@ from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers
 from mcp_optimizer.serving.first_requests import FirstRequests, Stage
 from mcp_optimizer.serving.pipes import open_pipes
-from mcp_optimizer.serving.stdio import Opening, piped
+from mcp_optimizer.serving.stdio import piped
 
 PATIENCE = 30
 
@@ -41,15 +41,9 @@ def answered_early(lines: Sequence[bytes], requests: FirstRequests = FIRST) -> i
 
 
 async def replies_to(
-    optimizer: Optimizer,
-    messages: Sequence[Any],
-    early: int = 0,
-    requests: FirstRequests = FIRST,
-    otherwise: Callable[[str], None] = lambda _method: None,
+    optimizer: Optimizer, messages: Sequence[Any], early: int = 0, requests: FirstRequests = FIRST
 ) -> list[dict[str, Any]]:
-    """Everything the client gets, if its first `early` messages arrive before the server is there. `otherwise` is told
-    of lists that are not as they were answered early.
-    """
+    """Everything the client gets, if its first `early` messages arrive before the server is there."""
     lines = encoded(messages)
     (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
     pipes, client = await open_pipes(stdin, stdout), await open_pipes(from_server, to_server)
@@ -64,8 +58,7 @@ async def replies_to(
             heard = await answers.stop()
         client.writer.write(b"".join(line + b"\n" for line in lines[early:]))
         wanted = sum(b'"id"' in line for line in lines)
-        opening = Opening(requests, otherwise)
-        async with piped(optimizer.gate, pipes, heard, opening=opening) as (incoming, outgoing):
+        async with piped(optimizer.gate, pipes, heard, opening=requests) as (incoming, outgoing):
             server = optimizer.mcp_server()
             serving = asyncio.create_task(server.run(incoming, outgoing, server.create_initialization_options()))
             while len(received) < wanted:

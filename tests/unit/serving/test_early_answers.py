@@ -129,7 +129,7 @@ async def test_a_client_may_use_an_id_again_once_it_was_answered(optimizer: Opti
 
 
 async def test_no_limit_on_requests_in_progress_is_reached_by_those_that_were_answered() -> None:
-    messages = [hello(), *(request("ping", number) for number in range(1, 20)), request("prompts/list", 20)]
+    messages = [hello(), *(request("ping", number) for number in range(1, 20)), request("tools/list", 20)]
     async with Optimizer.from_config({}, limits={"requests": 1}, **NOTHING) as optimizer:
         replies = await replies_to(optimizer, messages, len(messages))
     assert [reply["id"] for reply in replies if "result" in reply] == list(range(21))
@@ -143,9 +143,9 @@ async def test_what_is_left_to_the_server_does_not_hold_up_what_follows(optimize
     called = request("tools/call", 1, name="list_tools", arguments={})
     left = [called, request("logging/setLevel", 2, level="info"), {**INITIALIZED, "method": "notifications/x"}]
     messages = [hello(), INITIALIZED, *left, request("prompts/list", 3), request("tools/list", 4)]
-    assert answered_early(encoded(messages)) == 3
+    assert answered_early(encoded(messages)) == 2
     replies = await replies_to(optimizer, messages, len(messages))
-    assert [reply["id"] for reply in replies[:3]] == [0, 3, 4]
+    assert [reply["id"] for reply in replies[:2]] == [0, 4]
     assert sorted(reply["id"] for reply in replies) == [0, 1, 2, 3, 4]
     assert all("result" in reply for reply in replies)
 
@@ -166,7 +166,7 @@ async def test_a_client_that_listens_is_told_once_that_it_does(optimizer: Optimi
     further = modern("subscriptions/listen", "r")
     further["params"]["notifications"] = {"resourceSubscriptions": ["note://1"]}
     messages = [modern("server/discover", 0), listen, modern("tools/list", 1), further, modern("prompts/list", 2)]
-    assert answered_early(encoded(messages)) == 4
+    assert answered_early(encoded(messages)) == 3
     replies = await replies_to(optimizer, messages, early)
     told = [reply["params"] for reply in replies if reply.get("method") == LISTEN_ACK]
     assert [params["_meta"]["io.modelcontextprotocol/subscriptionId"] for params in told] == ["s", "r"]
@@ -186,16 +186,24 @@ async def test_before_the_era_is_decided_nothing_is_answered_after_something_unk
     assert answered_early(lines) == 1
 
 
+LISTS = ("prompts/list", "resources/list", "resources/templates/list")
+
+
+@pytest.mark.parametrize("method", LISTS)
+def test_lists_of_what_servers_have_are_left_to_the_server_and_what_follows_is_answered(method: str) -> None:
+    assert answered_early(encoded([hello(), INITIALIZED, request(method, 1), request("tools/list", 2)])) == 2
+    assert answered_early(encoded([modern(method, 1), modern("tools/list", 2)])) == 1
+
+
 @pytest.mark.process
-async def test_a_list_that_was_empty_early_and_is_not_any_more_is_announced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("early", [0, 4])
+async def test_lists_that_come_before_the_server_is_there_have_what_servers_have(early: int, tmp_path: Path) -> None:
     server = {"command": sys.executable, "args": [str(NOTES_SERVER), str(tmp_path)]}
-    messages = [hello(), INITIALIZED, request("prompts/list", 1), request("resources/templates/list", 2)]
-    otherwise: list[str] = []
+    messages = [hello(), INITIALIZED, request("prompts/list", 1), request("resources/list", 2)]
     async with Optimizer.from_config({"notes": server}, **NOTHING) as optimizer:
-        replies = await replies_to(optimizer, messages, 4, otherwise=otherwise.append)
-    assert [reply["id"] for reply in replies] == [0, 1, 2]
-    assert replies[1]["result"] == {"prompts": []}
-    assert otherwise == ["prompts/list"]
+        replies = {reply["id"]: reply for reply in await replies_to(optimizer, messages, early)}
+    assert replies[1]["result"]["prompts"] == [{"name": "summarize"}]
+    assert [entry["uri"] for entry in replies[2]["result"]["resources"]] == ["note://1"]
 
 
 UNUSUAL_IDS: list[Any] = [None, 1.0, 1.5, True, [], {}, 2**63, -(2**63), "x" * 4_001]
