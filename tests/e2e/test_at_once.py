@@ -453,3 +453,29 @@ async def test_after_a_crash_prompts_are_listed_and_got_without_a_denial(world: 
         while (answer := await talking.next(PATIENCE)).get("id") != 2:
             pass
         assert answer["result"]["messages"]
+
+
+async def test_a_client_can_listen_for_a_resource_of_a_starting_server(world: World) -> None:
+    await listed_once(world)
+    async with talk(world) as talking:
+        await talking.answers(modern("tools/list", 0), seconds=PATIENCE)
+        await talking.answers(modern("resources/list", 1), seconds=PATIENCE)
+        await talking.send(modern("subscriptions/listen", 2, notifications={"resourceSubscriptions": ["note://1"]}))
+        await talking.answers(modern("tools/list", 3))
+        assert ACKNOWLEDGED not in talking.notices
+        world.speak()
+        while (received := await talking.next(PATIENCE)).get("method") != ACKNOWLEDGED:
+            pass
+        assert received["params"]["notifications"] == {"resourceSubscriptions": ["note://1"]}
+
+
+async def test_a_subscription_can_be_ended_while_its_server_restarts(world: World) -> None:
+    world.speak()
+    async with talk(world) as talking:
+        await talking.answers(*SHAKE[0], seconds=PATIENCE)
+        assert await names_in(talking) == [SUMMARIZE, NOTE, DAY]
+        await talking.answers(legacy("resources/subscribe", 1, uri="note://1"), seconds=PATIENCE)
+        world.hush()
+        await talking.answers(call("call_tool", 2, tool_name="crash"), seconds=PATIENCE)
+        [ended] = await talking.answers(legacy("resources/unsubscribe", 3, uri="note://1"), seconds=15)
+        assert ended["result"] == {}

@@ -210,19 +210,15 @@ class Relay:
 
     async def _until_up(self, ctx: Context) -> None:
         """Wait for the server that a request means; if that is not known, for all that are in their first start."""
-        params = ctx.params or {}
-        named: Mapping[str, Any] = params["ref"] if ctx.method == "completion/complete" else params
-        awaited = await self._awaited(ctx, named)
+        awaited = await self._awaited(ctx, *_named(ctx.method, ctx.params or {}))
         await (self.first_start.settled() if awaited is None else self.first_start.until_up(awaited))
 
-    async def _awaited(self, ctx: Context, named: Mapping[str, Any]) -> str | None:
-        """The server of a prompt or resource, if it is not up yet, but coming."""
-        allowed, name, uri = self._allowed(ctx), named.get("name"), named.get("uri")
-        if not self._coming:
+    async def _awaited(self, ctx: Context, key: str, named: Any) -> str | None:
+        """The server of what is named by its name or URI, if it is not up yet, but coming."""
+        if not self._coming or not isinstance(named, str):
             return None
-        if isinstance(uri, str):
-            return await self._directory.awaited_resource(uri, allowed)
-        return await self._directory.awaited_prompt(name, allowed) if isinstance(name, str) else None
+        find = self._directory.awaited_prompt if key == "name" else self._directory.awaited_resource
+        return await find(named, self._allowed(ctx))
 
     async def _watched_are_up(self, ctx: Context) -> None:
         """Before a client listens for resources of servers that are coming; those that do not come are left out."""
@@ -231,7 +227,7 @@ class Relay:
         awaited = set[str]()
         with contextlib.suppress(OptimizerError):
             for uri in uris if isinstance(uris, list) and self._coming else []:
-                if (server := await self._awaited(ctx, {"uri": uri})) is not None:
+                if (server := await self._awaited(ctx, "uri", uri)) is not None:
                     awaited.add(server)
         await asyncio.gather(*map(self.first_start.until_up, awaited), return_exceptions=True)
 
@@ -289,8 +285,7 @@ class Relay:
 
     async def _complete(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         reference = params["ref"]
-        key = "name" if reference.get("type") == "ref/prompt" else "uri"
-        asked = reference.get(key)
+        key, asked = _named(ctx.method, params)
         known = self._directory
         find, hidden = (known.prompt, known.hidden_prompt) if key == "name" else (known.template, known.hidden_resource)
         place = await find(asked, self._allowed(ctx))
@@ -369,6 +364,17 @@ class Relay:
         for kind in kinds:
             ready = self._tools_ready() if kind == "tools" and self._tools_ready is not None else None
             self.changes.announce(kind, ready)
+
+
+def _named(method: str, params: Mapping[str, Any]) -> tuple[str, Any]:
+    """How a request names what it means, and the name; None if it means no prompt or resource of a running server."""
+    if method == "completion/complete":
+        reference = params["ref"]
+        key = "name" if reference.get("type") == "ref/prompt" else "uri"
+        return key, reference.get(key)
+    key = "name" if method == "prompts/get" else "uri"
+    # A subscription ends here, whatever its server does.
+    return key, params.get(key) if method != "resources/unsubscribe" else None
 
 
 class _NoWaiting:
