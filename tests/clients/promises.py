@@ -16,6 +16,8 @@ from tests.clients.lab import ORDERS
 from tests.clients.programs import LIBRARIES
 from tests.clients.story import DAY, FORBIDDEN, Evidence, result_id
 
+_HIDES_EVERY_TOOL = ("vibe",)
+"""Clients that show their model no tool of any server before it has searched for it, and have no switch for that."""
 _NOTHING_TELLS_APART = ("claude-code",)
 """Clients whose sub-agents and cleared conversations look to us like the conversation before."""
 
@@ -57,11 +59,15 @@ def the_first_call_is_right_while_servers_start(evidence: Evidence) -> None:
 
 
 def our_tools_are_in_the_first_request(evidence: Evidence) -> None:
+    if evidence.name in _HIDES_EVERY_TOOL:
+        return
     offered = evidence.morning.held.first.offered
     assert any(name.endswith("find_tool") for name in offered), f"{evidence.morning.held.searches} searches; {offered}"
 
 
 def the_first_request_names_the_servers_behind_us(evidence: Evidence) -> None:
+    if evidence.name in _HIDES_EVERY_TOOL:
+        return
     body = dict(evidence.day.held.first.body)
     assert SHOP in json.dumps(body), "the model is not told of the toyshop"
 

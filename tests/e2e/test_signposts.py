@@ -41,12 +41,9 @@ async def _check_starts(tmp_path: Path, mode: str, log: TextIO) -> None:
     options = ("--database", tmp_path / "c.db")
     async with client_of(config, *options, mode=mode, log=log) as client:
         assert (client.instructions or "").startswith("Tools of kanban: search with find_tool")
-
-        async def is_named() -> bool:
-            return SAID in ((await client.list_tools()).tools[0].description or "")
-
-        await until(is_named, timeout=60)
-        await until(lambda: list((tmp_path / "signposts").glob("*.json")))
+        await until(lambda: list((tmp_path / "signposts").glob("*.json")), timeout=60)
+        # It stays as it was told: some clients refuse to call a tool that has changed since.
+        assert ((await client.list_tools()).tools[0].description or "").endswith(" Servers: kanban.")
     for _ in range(2):
         async with client_of(config, *options, mode=mode, log=log) as client:
             assert (client.instructions or "").startswith(f"Tools of {SAID}: search with find_tool")

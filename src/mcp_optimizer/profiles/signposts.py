@@ -2,8 +2,9 @@
 
 A line of server names, each with what it is for: what the user's server file says, else words that the names of its
 tools have in common. Nothing else that a server says gets in, and nothing that a caller may not use. The line of the
-gateway's own user is kept between starts (`serving/signpost_file.py`) and does not change while servers start, because
-a prompt cache ends where a definition changes. Called by serving; knows no SDK type and no transport.
+gateway's own user is kept between starts (`serving/signpost_file.py`) and stays the same as long as the servers do,
+because a prompt cache ends where a definition changes, and some clients refuse to call a tool that has changed.
+Called by serving; knows no SDK type and no transport.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class Signposts:
         self._on_change = on_change
         self._is_on = is_on
         self._known = known or KnownSignpost(Signpost() if is_on else NO_SIGNPOST, {})
+        self._kept = self._known
         self._has_settled = False
         self._of_views: OrderedDict[int, tuple[weakref.ref[Snapshot], Signpost]] = OrderedDict()
         self._tasks = BackgroundTasks(logger, "What is behind the gateway is not said")
@@ -109,7 +111,7 @@ class Signposts:
         """What callers may use has changed: nothing is said until it is known what that is. `keep` stores it."""
         if self._is_on:
             self._keep = keep
-            self._known = KnownSignpost(Signpost(), {})
+            self._known = self._kept = KnownSignpost(Signpost(), {})
             self._of_views.clear()
             if self._has_settled:
                 self._tasks.spawn(self._renew())
@@ -160,11 +162,14 @@ class Signposts:
         view = await self._gateway.seen_by(LOCAL)
         before = self._known
         made = await asyncio.to_thread(self._made, view, LOCAL, before.words)
-        if made == before or self._known is not before:
+        if made == self._kept or self._known is not before:
             # The same, or made of what callers could use until just now.
             return
-        self._known = made
-        if made.signpost != before.signpost:
+        self._kept = made
+        is_same = bool(before.signpost.servers) and set(made.words) == set(before.words)
+        # What it says of the same servers is for the next start: clients that find a tool changed refuse to call it.
+        self._known = KnownSignpost(before.signpost, made.words) if is_same else made
+        if self._known.signpost != before.signpost:
             self._on_change()
         await asyncio.to_thread(self._keep, made)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer import __version__
+from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
 from mcp_optimizer.settings import Settings
 
@@ -50,7 +51,9 @@ def read_signpost(settings: Settings) -> tuple[Signpost, dict[str, tuple[str, ..
     """
     if not settings.name_servers:
         return NO_SIGNPOST, {}
-    nothing = (Signpost(_names(settings)), dict[str, tuple[str, ...]]())
+    names = _names(settings)
+    unsaid: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
+    nothing = (Signpost(", ".join(names)), unsaid)
     path = _place(settings)
     if path is None:
         return nothing
@@ -83,20 +86,22 @@ def keep_signpost(settings: Settings, signpost: Signpost, words: Mapping[str, Se
             old.unlink(missing_ok=True)
 
 
-def _names(settings: Settings) -> str:
+def _names(settings: Settings) -> tuple[str, ...]:
     """For the first start of all. What they are about is known when they have started; rules may hide them, unless each
     is about one tool, or some whose names differ in a character.
     """
-    if settings.demo or settings.servers or any("*" in rule.tool for rule in settings.rules):
-        return ""
+    if settings.servers or any("*" in rule.tool for rule in settings.rules):
+        return ()
+    if settings.demo:
+        return tuple(sorted(demo_server_commands()))
     try:
         with settings.server_file.open("rb") as file:
             servers = json.loads(file.read(_LONGEST_SERVER_FILE))["mcpServers"]
         names = sorted(name for name, entry in servers.items() if not entry.get("disabled"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return ""
+        return ()
     are_plain = len(names) <= _MOST_NAMES and all(map(_PLAIN_NAME.fullmatch, names))
-    return ", ".join(names) if are_plain else ""
+    return tuple(names) if are_plain else ()
 
 
 def _place(settings: Settings) -> Path | None:
