@@ -18,6 +18,10 @@ from tests.clients.story import DAY, FORBIDDEN, Evidence, result_id
 
 _HIDES_EVERY_TOOL = ("vibe",)
 """Clients that show their model no tool of any server before it has searched for it, and have no switch for that."""
+_KEEPS_TOOLS = ("copilot-cli",)
+"""Clients that begin with the tools of their last session, of any server, and refuse a first call if they changed. Here
+a server was added in between.
+"""
 _NOTHING_TELLS_APART = ("claude-code",)
 """Clients whose sub-agents and cleared conversations look to us like the conversation before."""
 
@@ -50,6 +54,8 @@ def a_server_that_was_killed_answers_the_next_call(evidence: Evidence) -> None:
 
 def the_first_search_is_right_while_servers_start(evidence: Evidence) -> None:
     found = evidence.read_in_the_morning("find")
+    if evidence.name in _KEEPS_TOOLS and "catalog changed" in found:
+        return
     assert "list_orders() [toyshop]" in found, found[:400]
 
 
