@@ -91,9 +91,9 @@ class Bench:
     def did(self, words: str) -> list[str]:
         return [line for line in self.log.read_text(encoding="utf-8").splitlines() if line.startswith(words)]
 
-    def set_up(self, servers: Servers, forbidden: str = "") -> None:
+    def set_up(self, servers: Servers, forbidden: str = "", asked: str = "") -> None:
         """Write the files of a user who has these servers in the client."""
-        setup = Setup(servers, self._endpoint.url(self.client.name), forbidden)
+        setup = Setup(servers, self._endpoint.url(self.client.name), forbidden, asked)
         for path, text in self.client.files(setup).items():
             (self.home / path).parent.mkdir(parents=True, exist_ok=True)
             (self.home / path).write_text(text, encoding="utf-8")

@@ -31,6 +31,8 @@ class Setup:
     """Where its model is."""
     forbidden: str = ""
     """`server/tool` that the user has forbidden."""
+    asked: str = ""
+    """`server/tool` that the user wants to be asked about, where the client can say that of one tool."""
 
     def forbidden_of(self, server: str) -> list[str]:
         name, _, tool = self.forbidden.partition("/")
@@ -106,11 +108,11 @@ def _claude_files(setup: Setup) -> dict[str, str]:
         for name, command in setup.servers.items()
     }
     state = {"hasCompletedOnboarding": True, "mcpServers": servers}
-    denied = [f"mcp__{setup.forbidden.replace('/', '__')}"] if setup.forbidden else []
+    denied, asked = ([f"mcp__{tool.replace('/', '__')}"] if tool else [] for tool in (setup.forbidden, setup.asked))
     allowed = [f"mcp__{name}" for name in (*setup.servers, "mcp-optimizer")]
     return {
         ".claude.json": _json(state),
-        ".claude/settings.json": _json({"permissions": {"allow": allowed, "deny": denied}}),
+        ".claude/settings.json": _json({"permissions": {"allow": allowed, "deny": denied, "ask": asked}}),
     }
 
 

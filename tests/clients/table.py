@@ -53,14 +53,14 @@ class Row:
     reply_text: int = 0
 
     def __str__(self) -> str:
-        version = _version(self.client)
+        version = version_of(self.client)
         ratio = f"{self.reply / self.reply_text:.2f}" if self.reply and self.reply_text else "-"
         numbers = (self.alone, self.direct, self.through_us, self.reply_text, self.reply)
         told = " | ".join(f"{one:,}" if one else "-" for one in numbers)
         return f"| {self.client.title} {version} | {told} | {ratio} |"
 
 
-def _version(client: RealClient) -> str:
+def version_of(client: RealClient) -> str:
     known = versions()
     if client.is_from_npm:
         return str(known["npm"][client.package])
