@@ -68,7 +68,7 @@ async def test_an_image_what_a_result_says_and_meta_come_through(connect: Connec
         assert (image.data, image.mime_type) == (PNG, "image/png")
         facts = await client.call_tool("call_tool", {"tool_name": "one__facts", "parameters": {}})
         # Its text says all of it, and nobody knows what this client gives its model.
-        assert facts.structured_content is None
+        assert facts.structured_content == {"rows": [{"id": 1}], "total": 1}
         assert said_in(facts) == {"rows": [{"id": 1}], "total": 1}
         assert (facts.meta or {})["upstream"] == "kept"
 
