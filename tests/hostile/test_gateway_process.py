@@ -27,7 +27,7 @@ from tests.hostile.witness import NAME, watching, witness_server
 IN_CALLS = [
     shown for shown in INPUTS.values() if shown.at == "tools/call" and STDIO in shown.transports and not shown.heavy
 ]
-_ATTEMPTS = 30
+_ATTEMPTS = 60
 CALL = {"tool_name": "poke", "server_name": HOSTILE, "parameters": {}}
 
 
@@ -75,7 +75,11 @@ async def _until_listed(client: PlainClient) -> None:
         answer = await client.request(8, "tools/call", {"name": "list_tools", "arguments": {"server": HOSTILE}})
         if "poke" in json.dumps(answer):
             return
-        await asyncio.sleep(0.05)
+        await _pause()
+
+
+async def _pause() -> None:
+    await asyncio.sleep(0.1)
 
 
 async def test_calls_to_a_hostile_server_are_answered_over_http_in_both_eras(arena: Arena) -> None:
@@ -100,7 +104,7 @@ async def test_calls_to_a_hostile_server_are_answered_over_http_in_both_eras(are
                     if not gateway.is_alive or shown.name in arena.shown():
                         break
                     # Its tools are listed while it restarts, so a call may have found it down.
-                    await asyncio.sleep(0.2)
+                    await _pause()
     problems += [f"the witness was not answered: {lost}" for lost in witness.lost[:3]]
     problems += await gateway.problems()
     assert problems == []
