@@ -13,6 +13,9 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
+# Without compiled files, each worker of pytest compiles the tests and the packages again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo check test coverage lint format conformance inspector clients bench wheel-check clean
 
 help:  ## Show what can be made

@@ -161,7 +161,7 @@ def try_out(image: Image, steps: list[Step]) -> None:
     command = [program, *last(steps, "CMD").words, "--demo"]
     refused = started(image, command, environment)
     said = refused.communicate(timeout=_PATIENCE)[0]
-    if refused.returncode != 2 or "nobody has a key" not in said:
+    if refused.returncode != 2 or "there is no key" not in said:
         raise SystemExit(f"it should refuse to start without keys: {refused.returncode} {said}")
     image.run([program, "key", "create", "--name", "first"])
     serving = started(image, command, environment)

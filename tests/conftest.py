@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.postgres import Postgres, find_programs, running_postgres
 from tests.warm import warm
@@ -21,17 +21,20 @@ ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
 PLAIN_SERVER = Path(__file__).parent / "servers" / "plain.py"
 
-# `make check` uses this profile, so property tests try only a few cases; `make test` tries more.
-settings.register_profile("quick", max_examples=10)
+# `make check` uses this profile, so property tests try only a few cases; `make test` tries more. The time that it takes
+# to make them depends on the load; Hypothesis's own profile for CI does not look at it either.
+settings.register_profile("quick", max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() == "ci":
     # There the same cases are tried each time, for which fewer do.
     settings.register_profile("ci", settings.get_profile("ci"), max_examples=40)
     settings.load_profile("ci")
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: a test that starts processes waits a fifth of its time."""
-    return (os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: a test that starts processes waits a fifth of its time. Without those, a worker
+    more only collects all tests once more.
+    """
+    return (os.cpu_count() or 1) + (0 if "not process" in config.option.markexpr else 1)
 
 
 Entry = dict[str, Any]

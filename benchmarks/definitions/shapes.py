@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.paths import RESULTS
 from benchmarks.tools import dumped_tools
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.catalog.shapes import LearnedShapes
 from mcp_optimizer.compression.output_schemas import shape_of_schema
 from mcp_optimizer.compression.shape_text import described, written

@@ -1,7 +1,8 @@
 """A server that responds at once, on the SDK's low-level server, so that only the way to it is measured.
 
-Started by `gateway` and `many_clients`: python echo_server.py [PORT], on stdio, or over HTTP at /mcp. `echo` returns
-its text, `blob` returns that many bytes, `rows` that many objects as JSON.
+Started by `gateway` and `many_clients`: python echo_server.py [PORT [legacy]], on stdio, or over HTTP at /mcp. `echo`
+returns its text, `blob` returns that many bytes, `rows` that many objects as JSON. With `legacy`, it
+refuses modern requests.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import mcp_types as types
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 ECHO = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 BLOB = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
@@ -49,10 +51,25 @@ async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types
     return types.CallToolResult(content=[types.TextContent(text=text)])
 
 
+def _legacy(app: Any) -> Any:
+    """The same app, which refuses requests of a modern version."""
+    modern = {version.encode() for version in MODERN_PROTOCOL_VERSIONS}
+
+    async def legacy(scope: Any, receive: Any, send: Any) -> None:
+        if dict(scope.get("headers", ())).get(b"mcp-protocol-version") not in modern:
+            await app(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body"})
+
+    return legacy
+
+
 def main() -> None:
     server: Server[Any] = Server("echo", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
     if len(sys.argv) > 1:
-        uvicorn.run(server.streamable_http_app(), port=int(sys.argv[1]), log_level="critical")
+        app: Any = server.streamable_http_app()
+        uvicorn.run(_legacy(app) if sys.argv[2:] else app, port=int(sys.argv[1]), log_level="critical")
         return
 
     async def serve() -> None:

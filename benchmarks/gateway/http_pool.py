@@ -1,20 +1,23 @@
-"""Our HTTP/1.1 connections to servers, compared with httpx's own transport.
+"""Our HTTP/1.1 connections to servers, compared with httpx's own transport and with aiohttp.
 
     python -m benchmarks.gateway.http_pool [--quick] [--write]
 
-First both transports alone, below the same client and in front of a server that does nothing; then two gateways that
-differ only in their transport, in front of the same echo server. All of them take turns in one run. What counts is the
-ratio, and for the transports alone the processor time, which other load on the machine does not change. With aiohttp
-installed, its client is measured as well. Ours is `upstream/connections.py`.
+First the clients alone, in front of a server that does nothing: each sends what the gateway sends for a call, and reads
+the body as the gateway does; aiohttp also bare, as its users call it. Then gateways that differ only in their client,
+in front of the same echo server. All take turns in one run, on the gateway's event loop. What counts is the ratio of
+processor time, which other load on the machine changes least. aiohttp is left out where it is not installed. Ours is
+`upstream/connections.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.metadata
 import importlib.util
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,23 +30,34 @@ from typing import Any
 import httpx2
 from mcp import Client
 
+from benchmarks.gateway.http_clients import AIOHTTP, HTTPX, OURS, AiohttpClient
 from benchmarks.gateway.ways import ECHO_CALL, Way
 from benchmarks.paths import ECHO_SERVER, RESULTS
-from benchmarks.processes import free_port, process
-from mcp_optimizer.upstream.connections import KeptConnections
+from benchmarks.processes import free_port, private_mb, process, processor_seconds
+from mcp_optimizer.cli.running import run
+from mcp_optimizer.limits import DEFAULT_LIMITS
+from mcp_optimizer.upstream.http_bodies import whole_body
+from mcp_optimizer.upstream.http_client import AuthorizedHttp, ServerClient, http_client
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 RESULT = RESULTS / "http_pool.md"
-OURS, HTTPX, AIOHTTP = "ours", "httpx's own", "aiohttp"
+_HAS_AIOHTTP = importlib.util.find_spec("aiohttp") is not None
+_ONLY_AIOHTTP = ("aiohttp", "aiohappyeyeballs", "aiosignal", "frozenlist", "multidict", "propcache", "yarl")
+_BARE = "aiohttp, bare"
 _BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"text": "x" * 1_000}}).encode()
 _RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
 _HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-_SWITCH = (
-    "from mcp_optimizer.upstream import http_client\n"
-    "http_client._is_proxied = lambda url: True\n"
-    "from mcp_optimizer.cli import main\n"
-    "main()\n"
+_CALLS = 100
+_AT_ONCE = 16
+_IMPORT = (
+    "import sys, time\n"
+    "import httpx2, httptools, asyncio, ssl, typing, socket, time\n"
+    "from benchmarks.processes import resident_mb\n"
+    "memory, began = resident_mb(), time.process_time()\n"
+    "import {module}\n"
+    "print(time.process_time() - began, resident_mb() - memory)\n"
 )
-"""A gateway whose servers are reached by httpx's own transport, as they are through a proxy."""
+"""What a client adds to a process that has imported httpx2 for the SDK, and the parser for its own HTTP server."""
 
 
 class _Server(asyncio.Protocol):
@@ -94,22 +108,23 @@ class Side:
         self.rate.setdefault(at_once, []).append(requests / (time.perf_counter() - wall))
 
 
-async def transports(stack: AsyncExitStack, url: str) -> list[Side]:
-    kept = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=3.0)
-    made = {
-        OURS: httpx2.AsyncClient(transport=KeptConnections(httpx2.create_ssl_context, 3.0), timeout=None),
-        HTTPX: httpx2.AsyncClient(limits=kept, timeout=None),
-    }
+async def clients(stack: AsyncExitStack, url: str) -> list[Side]:
+    spec = ServerSpec(name="echo", transport=Transport.HTTP, url=url)
+    made = {OURS: http_client(spec), HTTPX: ServerClient({"accept-encoding": "gzip"}, None)}
+    if _HAS_AIOHTTP:
+        made[AIOHTTP] = AiohttpClient({"accept-encoding": "gzip"}, DEFAULT_LIMITS)
     sides = [Side(name, _post_with(await stack.enter_async_context(client), url)) for name, client in made.items()]
-    if importlib.util.find_spec("aiohttp"):
-        sides.append(Side(AIOHTTP, await _aiohttp(stack, url)))
+    if _HAS_AIOHTTP:
+        sides.append(Side(_BARE, await _aiohttp(stack, url)))
     return sides
 
 
-def _post_with(client: httpx2.AsyncClient, url: str) -> Callable[[], Awaitable[int]]:
+def _post_with(client: ServerClient, url: str) -> Callable[[], Awaitable[int]]:
+    http, address = AuthorizedHttp(client, None), httpx2.URL(url)
+
     async def post() -> int:
-        async with client.stream("POST", url, content=_BODY, headers=_HEADERS) as response:
-            return len(await response.aread())
+        async with http.stream("POST", address, _HEADERS, _BODY) as response:
+            return len(await whole_body(response, 1_000_000))
 
     return post
 
@@ -130,7 +145,7 @@ async def alone(rounds: int) -> list[str]:
     async with AsyncExitStack() as stack:
         command = [sys.executable, "-m", "benchmarks.gateway.http_pool", "--serve", str(port)]
         await stack.enter_async_context(process(*command, port=port))
-        sides = await transports(stack, f"http://127.0.0.1:{port}/mcp")
+        sides = await clients(stack, f"http://127.0.0.1:{port}/mcp")
         for number in range(rounds + 1):
             for at_once in (1, 32):
                 for side in sides[:: 1 if number % 2 else -1]:
@@ -142,7 +157,7 @@ async def alone(rounds: int) -> list[str]:
 
 def _table(sides: list[Side]) -> list[str]:
     lines = [
-        "| transport | p50 ms | CPU ms | CPU ms at 32 | requests/s | at 32 | CPU x ours | at 32 |",
+        "| client | p50 ms | CPU ms | CPU ms at 32 | requests/s | at 32 | CPU x ours | at 32 |",
         "|---" * 8 + "|",
     ]
     ours = sides[0]
@@ -157,6 +172,25 @@ def _table(sides: list[Side]) -> list[str]:
     return lines
 
 
+@dataclass
+class Gateway:
+    """A gateway with one of the clients, and what it used."""
+
+    way: Way
+    cpu: list[float] = field(default_factory=list)
+    together: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+
+    async def round(self) -> None:
+        before = processor_seconds(self.way.pid)
+        for _ in range(_CALLS):
+            await self.way.one()
+        between = processor_seconds(self.way.pid)
+        self.rates.append(await self.way.many(_AT_ONCE, 3 * _CALLS))
+        self.cpu.append((between - before) / _CALLS)
+        self.together.append((processor_seconds(self.way.pid) - between) / (3 * _CALLS))
+
+
 async def through_gateways(rounds: int) -> list[str]:
     echo = free_port()
     with tempfile.TemporaryDirectory() as folder:
@@ -165,36 +199,69 @@ async def through_gateways(rounds: int) -> list[str]:
             config = Path(folder) / "mcp.json"
             entry = {"type": "http", "url": f"http://127.0.0.1:{echo}/mcp"}
             config.write_text(json.dumps({"mcpServers": {"echo": entry}}), encoding="utf-8")
-            ways = [await _gateway(stack, name, config) for name in (OURS, HTTPX)]
-            for number in range(rounds + 1):
-                for way in ways[:: 1 if number % 2 else -1]:
-                    if number == 1:
-                        way.seconds.clear()
-                    for _ in range(100):
-                        await way.one()
-                    rate = await way.many(16, 300)
-                    way.per_second[number] = rate
-    lines = ["| gateway with | p50 ms | p95 ms | calls/s at 16 | p50 x ours |", "|---" * 5 + "|"]
-    base = statistics.median(ways[0].seconds)
-    for way in ways:
-        times = sorted(way.seconds)
-        p95 = 1_000 * times[int(len(times) * 0.95)]
-        rate = statistics.median(list(way.per_second.values())[1:])
-        p50 = statistics.median(times)
-        lines.append(f"| {way.name} | {1_000 * p50:.2f} | {p95:.2f} | {rate:.0f} | **{p50 / base:.2f}** |")
+            names = [OURS, HTTPX, *([AIOHTTP] if _HAS_AIOHTTP else [])]
+            gateways = [Gateway(await _gateway(stack, name, config)) for name in names]
+            for one in gateways:
+                await one.round()
+                one.way.seconds.clear()
+                for measured in (one.cpu, one.together, one.rates):
+                    measured.clear()
+            for number in range(rounds):
+                for one in gateways[:: 1 if number % 2 else -1]:
+                    await one.round()
+            memory = [private_mb(one.way.pid) for one in gateways]
+    lines = [
+        f"| gateway with | p50 ms | p95 ms | CPU ms a call | at {_AT_ONCE} | calls/s at {_AT_ONCE} | private MB "
+        f"| CPU x ours | at {_AT_ONCE} |",
+        "|---" * 9 + "|",
+    ]
+    base = gateways[0]
+    for one, mb in zip(gateways, memory, strict=True):
+        times = sorted(one.way.seconds)
+        p50, p95 = 1_000 * statistics.median(times), 1_000 * times[int(len(times) * 0.95)]
+        cpu, together = statistics.mean(one.cpu), statistics.mean(one.together)
+        lines.append(
+            f"| {one.way.name} | {p50:.2f} | {p95:.2f} | {1_000 * cpu:.2f} | {1_000 * together:.2f} "
+            f"| {statistics.median(one.rates):.0f} | {mb:.1f} | **{cpu / statistics.mean(base.cpu):.2f}** "
+            f"| **{together / statistics.mean(base.together):.2f}** |"
+        )
     return lines
 
 
 async def _gateway(stack: AsyncExitStack, name: str, config: Path) -> Way:
     port = free_port()
-    start = ["-m", "mcp_optimizer"] if name == OURS else ["-c", _SWITCH]
-    options = ["serve", "--config", str(config), "--mode", "transparent", "--database", str(config.with_suffix(".db"))]
-    command = [sys.executable, *start, *options, "--http", f"127.0.0.1:{port}"]
+    database = config.with_name(f"{port}.db")
+    options = ["serve", "--config", str(config), "--mode", "transparent", "--database", str(database)]
+    options += ["--max-rows", "0", "--max-tokens", "0", "--http", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "benchmarks.gateway.http_clients", name, *options]
     pid = await stack.enter_async_context(process(*command, port=port))
     client = await stack.enter_async_context(Client(f"http://127.0.0.1:{port}/mcp", cache=None))
     way = Way(name, client, ECHO_CALL, ECHO_CALL, pid)
     await way.until_ready()
     return way
+
+
+def costs() -> list[str]:
+    """What each client takes to import; for aiohttp also on the disk, with what only it needs."""
+    lines = ["| client | import, CPU ms | memory, MB | installed, MB |", "|---" * 4 + "|"]
+    names = ["mcp_optimizer.upstream.connections", *(["aiohttp"] if _HAS_AIOHTTP else [])]
+    for name in names:
+        runs = [
+            subprocess.run([sys.executable, "-c", _IMPORT.format(module=name)], capture_output=True, check=True).stdout
+            for _ in range(7)
+        ]
+        seconds, memory = (statistics.median(float(run.split()[at]) for run in runs) for at in (0, 1))
+        size = f"{sum(map(_installed_mb, _ONLY_AIOHTTP)):.1f}" if name == "aiohttp" else "0"
+        lines.append(f"| {name} | {1_000 * seconds:.0f} | {memory:.1f} | {size} |")
+    return lines
+
+
+def _installed_mb(name: str) -> float:
+    files = importlib.metadata.files(name) or []
+    return (
+        sum(size for file in files if (path := Path(str(file.locate()))).exists() and (size := path.stat().st_size))
+        / 1e6
+    )
 
 
 async def main() -> None:
@@ -207,13 +274,14 @@ async def main() -> None:
         await serve(options.serve)
         return
     rounds = 4 if options.quick else 12
-    lines = ["## The transports alone", "", *await alone(rounds)]
+    lines = ["## The clients alone", "", *await alone(rounds)]
     lines += ["", "## Through the gateway, HTTP to HTTP", "", *await through_gateways(rounds)]
+    lines += ["", "## What an import adds", "", *costs()]
     print("\n".join(lines))
     if options.write:
-        about = ["# HTTP connections to servers", "", "`python -m benchmarks.gateway.http_pool`", ""]
+        about = ["# HTTP connections to servers", "", "`python -m benchmarks.gateway.http_pool --write`", ""]
         RESULT.write_text("\n".join([*about, *lines]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())

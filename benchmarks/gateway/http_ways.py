@@ -33,7 +33,8 @@ _AT_ONCE = 16
 
 async def open_ways(stack: AsyncExitStack, folder: Path, checkouts: list[Path], era: str, back: str) -> list[Way]:
     enter, port = stack.enter_async_context, free_port()
-    pid = await enter(process(sys.executable, str(ECHO_SERVER), str(port), port=port))
+    kind = ["legacy"] if back == "legacy" else []
+    pid = await enter(process(sys.executable, str(ECHO_SERVER), str(port), *kind, port=port))
     address = f"http://127.0.0.1:{port}/mcp"
     ways = [Way("direct", await enter(Client(address, cache=None, mode=era)), ECHO_CALL, ECHO_BLOB, pid)]
     entry: dict[str, Any] = {"type": "http", "url": address}
@@ -59,7 +60,9 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, help="another checkout")
     parser.add_argument("--era", default="auto", help="auto (modern, where the server is) or legacy")
-    parser.add_argument("--back", default="http", help="how the gateways reach the echo: http or stdio")
+    parser.add_argument(
+        "--back", default="http", help="how the gateways reach the echo: http, stdio, or legacy (over HTTP)"
+    )
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--calls", type=int, default=50)
     options = parser.parse_args()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.paths import DUMPS, REPLAY_SERVER
 from benchmarks.processes import resident_mb
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.upstream.dumps import read_dumps
 
 SERVERS = 20

@@ -19,7 +19,7 @@ import time
 import traceback
 from pathlib import Path
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.cli import main
 
 _BEAT = 0.002

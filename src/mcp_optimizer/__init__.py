@@ -27,10 +27,10 @@ __all__ = [
 
 _HOMES = {
     "AnthropicTools": "app.providers",
-    "FindToolResponse": "serving.own_replies",
+    "FindToolResponse": "serving.client_habits",
     "McpTool": "domain.tools",
     "OpenAITools": "app.providers",
-    "Optimizer": "app",
+    "Optimizer": "app.optimizer",
     "OptimizerError": "errors",
     "Settings": "settings",
     "TokenCounter": "token_counter",
@@ -39,11 +39,11 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.app.providers import AnthropicTools, OpenAITools
     from mcp_optimizer.domain.tools import McpTool, TokenMetrics
     from mcp_optimizer.errors import OptimizerError
-    from mcp_optimizer.serving.own_replies import FindToolResponse
+    from mcp_optimizer.serving.client_habits import FindToolResponse
     from mcp_optimizer.settings import Settings, load_settings
     from mcp_optimizer.token_counter import TokenCounter
 

@@ -154,7 +154,7 @@ class NotKnownYet(UnknownTool):
         super().__init__(name, nearest)
         hint = f" Nearest of those that are there: {', '.join(nearest)}." if nearest else ""
         self.without_advice = (
-            f"The tool {quoted(name)} is not there yet. Still starting, so that their tools are not known: "
+            f"The tool {quoted(name)} is not there yet. Still starting, with tools not known yet: "
             f"{listed(starting)}.{hint}"
         )
         self.args = (f"{self.without_advice} Make the same call again in some seconds.",)
@@ -208,8 +208,8 @@ class CallGone(RequestError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The gateway at which this call waited has ended or does not answer, and the call is lost with it. Whether "
-            "it took effect is not known: look, if it may have changed something. Then call again without "
+            "The gateway at which this call waited has ended or does not answer, and the call is lost with it. It "
+            "may have taken effect: if it can change something, check that first. Then call again without "
             "inputResponses and requestState."
         )
 

@@ -122,7 +122,7 @@ class Limits(BaseModel):
     log_lines: int = Field(
         default=200,
         ge=1,
-        description="Lines kept of a server's log: its stderr, and what happened to it. The oldest are dropped.",
+        description="Lines kept of a server's log: its stderr and its events. The oldest are dropped.",
     )
     log_bytes: int = Field(
         default=100_000, ge=1_000, description="Bytes kept of a server's log. The oldest lines are dropped."
@@ -146,8 +146,8 @@ class Limits(BaseModel):
     sessions: int = Field(
         default=10_000,
         ge=1,
-        description="Open sessions of HTTP clients. Beyond them, the caller who has most loses one, best one that is "
-        "not in use, to a caller who has fewer; anybody else is told to try again later.",
+        description="Open sessions of HTTP clients. Beyond them, the caller with most sessions loses one, preferably "
+        "an unused one, to a caller with fewer; other callers are refused until later.",
     )
     tools: int = Field(
         default=20_000,
@@ -251,8 +251,8 @@ class Limits(BaseModel):
     script_seconds: float = Field(
         default=60.0,
         gt=0,
-        description="Seconds that a script may take, not counting the time a person takes to answer a question. It is "
-        "then ended; what it printed is returned.",
+        description="Seconds that a script may take, not counting the time a person takes to answer a question. It "
+        "is then ended; its output is returned.",
     )
     script_cpu_seconds: float = Field(
         default=5.0, gt=0, description="Seconds that a script may compute, not counting its calls. It is then ended."
@@ -280,23 +280,11 @@ class Limits(BaseModel):
     script_error: int = Field(
         default=2_000, ge=200, description="Characters of the error that ended a script. The rest is cut off."
     )
-    script_check_seconds: float = Field(
-        default=5.0,
-        gt=0,
-        description="Seconds that the type check of a script may take. A script whose check takes longer is run "
-        "without it.",
-    )
-    script_stub_characters: int = Field(
-        default=200_000,
-        ge=1_000,
-        description="Characters of the declared results of all tools that a script uses, for its type check. The "
-        "results of further tools are not checked.",
-    )
     script_workers: int = Field(
         default=4,
         ge=1,
         description="Scripts that run at a time; one caller has at most one less. Further ones wait, and are refused "
-        "after 10 seconds. As many more may wait for a person's answer; the questions of further ones are refused.",
+        "after 10 seconds. As many more may wait for a person's answer; questions of further scripts are refused.",
     )
     stored_scripts: int = Field(default=200, ge=1, description="Scripts kept under a name. Further ones are not saved.")
     stored_script_description: int = Field(

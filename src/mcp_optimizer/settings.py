@@ -52,13 +52,13 @@ class GeneralSettings(BaseModel):
 
     config: Path | None = Field(
         default=None,
-        description="Server file (the mcpServers JSON of Claude Desktop, Cursor, VS Code and others). Default: "
+        description="Server file (the mcpServers JSON of Claude Desktop, Cursor, VS Code and other clients). Default: "
         f"./{SERVER_FILE} if you trusted it (folder trust), then the one in your config folder.",
     )
     demo: bool = Field(default=False, description="Use the bundled demo servers instead of a server file.")
     servers: str = Field(
         default="",
-        description="Use only these servers of the file, comma-separated, so one file can serve several agents. "
+        description="Use only these servers of the file, comma-separated; one file can serve several agents. "
         "Default: all.",
     )
     database: str = Field(
@@ -69,14 +69,15 @@ class GeneralSettings(BaseModel):
     )
     mode: Literal["search", "native", "transparent"] = Field(
         default="search",
-        description="What clients see: a few tools that find and call the others (search); all tools of all servers, "
-        "compressed, for clients that search among them themselves (native); or all of them unchanged (transparent).",
+        description="Tools that clients see: a few that find and call the servers' tools (search); all tools of all "
+        "servers, compressed, for clients that search them themselves (native); or all of them unchanged "
+        "(transparent).",
     )
     encoding: Encoding = Field(default="cl100k_base", description="Token encoding used for all counts.")
     encoder: str = Field(
         default="bundled",
-        description="What finds tools by meaning: bundled, static (smaller and faster, less accurate), none (words "
-        "only), a folder with model.onnx and vocab.txt, or an OpenAI-compatible https://host/v1#model.",
+        description="Encoder that finds tools by meaning: bundled, static (smaller and faster, less accurate), none "
+        "(words only), a folder with model.onnx and vocab.txt, or an OpenAI-compatible https://host/v1#model.",
     )
     encoder_key: str = Field(default="", repr=False, description="API key for an encoder endpoint.")
     find_limit: int = Field(
@@ -85,22 +86,22 @@ class GeneralSettings(BaseModel):
     find_tokens: int = Field(
         default=400,
         ge=100,
-        description="Tokens that a reply of find_tool should cost a model: what does not fit is abbreviated or only "
+        description="Tokens that a reply of find_tool should cost a model: tools beyond that are abbreviated or only "
         "named. One large tool may cost more.",
     )
     find_savings: bool = Field(
         default=True,
-        description="End the text of a find_tool reply with what it saved, in at most 15 tokens. Programs get the "
-        "figures in any case.",
+        description="End the text of a find_tool reply with the tokens it saved, in at most 15 tokens. Programs get "
+        "the figures in any case.",
     )
     name_servers: bool = Field(
         default=True,
-        description="Name the servers, and what they are for, in find_tool's description and in the instructions: at "
-        "most 120 tokens each.",
+        description="Name the servers and their purpose in find_tool's description and in the instructions: at most "
+        "120 tokens each.",
     )
     learn_from_use: bool = Field(
         default=True,
-        description="Rank tools slightly higher that were called after similar searches. Keeps keyed hashes of words "
+        description="Rank tools that were called after similar searches slightly higher. Keeps keyed hashes of words "
         "and tools with counts in the catalog database, never texts.",
     )
     learn_shapes: bool = Field(
@@ -116,8 +117,8 @@ class GeneralSettings(BaseModel):
     )
     schema_notes: Literal["full", "rules"] = Field(
         default="rules",
-        description="How much documentation a compressed schema keeps: first sentences and everything a caller would "
-        "otherwise get wrong (rules), or all of it (full).",
+        description="How much documentation a compressed schema keeps: first sentences and the rules that a caller "
+        "must know (rules), or all of it (full).",
     )
     dialect: Literal["plain", "inlined", "references"] = Field(
         default="plain",
@@ -141,7 +142,7 @@ class GeneralSettings(BaseModel):
     concise_profiles: str = Field(
         default="minimal",
         description="Profiles whose tools are described in at most five words, comma-separated: minimal, standard, "
-        "full; empty for none. Rules of a description without which a call goes wrong stay, with the arguments.",
+        "full; empty for none. Rules that a correct call needs stay, with the arguments.",
     )
     pinned_tools: str = Field(default="", description="Tools that come first in every profile, comma-separated.")
     minimal_budget: int = Field(default=9_000, ge=0, description="Maximum tokens of tools/list in the minimal profile.")
@@ -204,7 +205,9 @@ class GeneralSettings(BaseModel):
     restart_pause_max: float = Field(default=60.0, gt=0, description="Maximum seconds between restarts.")
     max_in_flight: int = Field(default=100, ge=1, description="Maximum concurrent calls to one server.")
     max_waiting: int = Field(
-        default=1_000, ge=0, description="Maximum calls waiting for one server; further callers are told to try again."
+        default=1_000,
+        ge=0,
+        description="Maximum calls waiting for one server; further ones are refused, to be tried again.",
     )
     client_sessions: int = Field(
         default=32,

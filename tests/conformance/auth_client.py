@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from mcp_optimizer.app import Optimizer, server_specs
+from mcp_optimizer.app.optimizer import Optimizer
+from mcp_optimizer.app.servers import server_specs
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import LoginRequired
 from mcp_optimizer.identity.logins import Logins

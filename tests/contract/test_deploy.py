@@ -98,7 +98,7 @@ def test_autoscaling_uses_gauges_that_are_served() -> None:
         for one in KINDS["HorizontalPodAutoscaler"]["spec"]["metrics"]
         if one["type"] == "Pods"
     }
-    gauges = (ROOT / "src" / "mcp_optimizer" / "metrics" / "load_gauges.py").read_text()
+    gauges = (ROOT / "src/mcp_optimizer/metrics/load_gauges.py").read_text()
     assert used
     assert {name for name in used if f'"{name.removeprefix("mcp_optimizer_")}"' not in gauges} == set()
 

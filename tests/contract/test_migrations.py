@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -10,17 +12,13 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
 
-from mcp_optimizer.db.schema import HEAD, contract
+from mcp_optimizer.db.schema import FIRST, HEAD, MIGRATIONS, contract
 from tests.contract.schema_changes import TableShape, contractions, shapes
-from tests.contract.test_imports import PACKAGE
-
-FIRST = "0011"
-"""The first that gateways may be older than: those before refuse any schema that they do not know."""
 
 
-def configured(connection: Connection) -> Config:
+def configured(connection: Connection, migrations: Path = MIGRATIONS) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(PACKAGE / "db" / "migrations"))
+    config.set_main_option("script_location", str(migrations))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
@@ -34,20 +32,86 @@ def connection() -> Iterator[Connection]:
     engine.dispose()
 
 
-def test_a_migration_only_adds_or_says_that_older_gateways_cannot_go_on(connection: Connection) -> None:
-    config = configured(connection)
-    revisions = sorted(script.revision for script in ScriptDirectory.from_config(config).walk_revisions())
-    assert revisions[-1] == HEAD
+def revisions(config: Config) -> list[str]:
+    """In the order in which they are applied."""
+    return [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()][::-1]
+
+
+def wrong(connection: Connection, config: Config) -> list[str]:
+    """What migrations after the first take away without saying so."""
+    found: list[str] = []
     command.upgrade(config, FIRST)
-    for revision in [revision for revision in revisions if revision > FIRST]:
+    for revision in revisions(config)[1:]:
         before = shapes(connection)
         command.upgrade(config, revision)
         taken = list(contractions(before, shapes(connection)))
         oldest = connection.execute(text("SELECT revision FROM oldest_reader")).scalar()
-        assert not taken or oldest == revision, (
-            f"{revision}: {'; '.join(taken)}. Leave it to a later release and only add now, or end older gateways "
-            "first and call `contract(op.get_bind(), revision)` in the migration."
-        )
+        if taken and oldest != revision:
+            found.append(f"{revision}: {'; '.join(taken)}")
+    return found
+
+
+def test_the_migrations_are_numbered_in_their_order(connection: Connection) -> None:
+    numbers = revisions(configured(connection))
+    assert (numbers[0], numbers[-1]) == (FIRST, HEAD)
+    assert numbers == sorted(numbers)
+
+
+def test_a_migration_only_adds_or_says_that_older_gateways_cannot_go_on(connection: Connection) -> None:
+    assert wrong(connection, configured(connection)) == [], (
+        "Leave it to a later release and only add now, or end older gateways first and call "
+        "`contract(op.get_bind(), revision)` in the migration."
+    )
+
+
+LATER = """
+import sqlalchemy as sa
+from alembic import op
+from mcp_optimizer.db.schema import contract
+
+revision, down_revision = "{revision}", "{before}"
+
+
+def upgrade() -> None:
+    {change}
+
+
+def downgrade() -> None:
+    pass
+"""
+
+ADDS = 'op.add_column("event", sa.Column("weather", sa.Text))'
+TAKES = 'op.drop_column("event", "client")'
+SAYS_SO = f"{TAKES}; contract(op.get_bind(), revision)"
+
+
+def with_later(folder: Path, *changes: str) -> Path:
+    """The migrations, and further ones that make these changes."""
+    copied = folder / "migrations"
+    shutil.copytree(MIGRATIONS, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    before = HEAD
+    for number, change in enumerate(changes):
+        revision = f"{9000 + number}"
+        later = LATER.format(revision=revision, before=before, change=change)
+        (copied / "versions" / f"{revision}_later.py").write_text(later)
+        before = revision
+    return copied
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ([ADDS], []),
+        ([ADDS, TAKES], ["9001: the column event.client is gone"]),
+        ([SAYS_SO, ADDS], []),
+        # What an earlier one said covers no later one.
+        ([SAYS_SO, TAKES.replace("client", "server")], ["9001: the column event.server is gone"]),
+    ],
+)
+def test_a_later_migration_that_takes_something_away_is_found(
+    connection: Connection, tmp_path: Path, changes: list[str], found: list[str]
+) -> None:
+    assert wrong(connection, configured(connection, with_later(tmp_path, *changes))) == found
 
 
 TAKEN = {

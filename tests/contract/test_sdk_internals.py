@@ -1,7 +1,4 @@
-"""The undocumented parts of the `mcp` package that we use exist, behave as we expect, and are used in few files only.
-
-Those of calls without the SDK's streams are checked by `tests/unit/serving/test_http_lane.py`.
-"""
+"""The undocumented parts of the `mcp` package that we use exist, behave as we expect, and are used in one file only."""
 
 from __future__ import annotations
 
@@ -11,56 +8,28 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import mcp_types as types
 import pytest
 from mcp.client import Client
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcp_optimizer.relay.sdk_internals import OpenSessionManager, ask_client, connection_of, end_unless_used
-from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
-from tests.waiting import until
+from mcp_optimizer.relay.connected import ask_client, connection_of
+from tests.contract.ratchets import mentions_private
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mcp_optimizer"
-IN_USE = {
-    "sdk_internals.py": {
-        "_connection",
-        "_request_outbound",
-        "_handle_request",
-        "_handle_stateful_request",
-        "_server_instances",
-        "_session_owners",
-        "_admit_session",
-        "_discard_session",
-        "_lifespan_state",
-    },
-    "sdk_calls.py": {"_running", "_in_flight", "_tg", "_closed", "_final_write", "_write_error", "_write_result"},
-    "sdk_streams.py": {
-        "_handle_request",
-        "_request_streams",
-        "_sse_stream_writers",
-        "_run_sse_writer",
-        "_retry_interval",
-    },
-}
+IN_USE = {"connected.py": {"_connection", "_request_outbound"}}
 """The private members that each file may use."""
 
 HOMES = [PACKAGE / "relay" / name for name in IN_USE]
-
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 NOT_THE_SDKS = {"_replace", "_asdict", "_fields", "_mapping", "_exit", "_create_key_func"}
 """Members of named tuples, SQLAlchemy's rows, `os`, and JMESPath's interpreter, which is designed to be subclassed."""
@@ -79,7 +48,7 @@ def test_only_the_release_that_this_was_run_on_is_admitted() -> None:
 def test_whether_somebody_takes_spans_is_known_from_the_beginning_and_when_it_changes() -> None:
     # In another process, because a process has one tracer provider.
     program = (
-        "from mcp_optimizer.relay.sdk_calls import is_traced; from opentelemetry import trace; print(is_traced());"
+        "from mcp_optimizer.serving.tracing import is_traced; from opentelemetry import trace; print(is_traced());"
         "trace.set_tracer_provider(trace.NoOpTracerProvider()); print(is_traced())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -137,82 +106,18 @@ async def test_a_question_to_a_client_can_have_an_id_of_our_own(on_request: bool
     assert ids == ["our-q1"]
 
 
-class Manager(OpenSessionManager[SessionEvents]):
-    """Records the events that each session was given, and the requests that passed its gate."""
-
-    def __init__(self, server: Server[Any]) -> None:
-        self.passed: list[str] = []
-        self.stores: dict[str | None, SessionEvents] = {}
-        self._kept = KeptEvents()
-        super().__init__(server, gate=self._gate)
-
-    def _gate(self, app: ASGIApp) -> ASGIApp:
-        async def gate(scope: Scope, receive: Receive, send: Send) -> None:
-            self.passed.append(scope["method"])
-            await app(scope, receive, send)
-
-        return gate
-
-    def new_events(self) -> SessionEvents:
-        return self._kept.of_session()
-
-    def admitted(self, session: str | None, events: SessionEvents) -> None:
-        self.stores[session] = events
-
-
-@asynccontextmanager
-async def served() -> AsyncIterator[tuple[Manager, httpx2.AsyncClient]]:
-    manager = Manager(Server("test", version="1"))
-    transport = httpx2.ASGITransport(app=StreamableHTTPASGIApp(manager))
-    async with (
-        manager.run(),
-        httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=ACCEPT) as http,
-    ):
-        yield manager, http
-
-
-async def opened(http: httpx2.AsyncClient) -> dict[str, str]:
-    response = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
-    assert response.status_code == 200
-    return {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
-
-
-async def ping(http: httpx2.AsyncClient, session: dict[str, str]) -> int:
-    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    return (await http.post("/mcp", json=message, headers=session)).status_code
-
-
-async def test_requests_pass_our_gate_and_each_session_has_events_of_its_own() -> None:
-    async with served() as (manager, http):
-        sessions = [await opened(http), await opened(http)]
-        assert manager.passed == ["POST", "POST"]
-        assert [session["mcp-session-id"] for session in sessions] == list(manager.stores)
-        first, second = manager.stores.values()
-        assert first is not second
-        for session in sessions:
-            transport = manager._server_instances[session["mcp-session-id"]]
-            assert transport._event_store is manager.stores[session["mcp-session-id"]]
-
-
-async def test_a_session_can_be_given_less_time_until_it_is_used() -> None:
-    async with served() as (manager, http):
-        unused, used = await opened(http), await opened(http)
-        for session in (unused, used):
-            end_unless_used(manager, session["mcp-session-id"], 0.2)
-        assert await ping(http, used) == 200
-        await until(lambda: unused["mcp-session-id"] not in manager._server_instances)
-        assert len(manager) == 1
-        assert await ping(http, unused) == 404
-        assert await ping(http, used) == 200
-        end_unless_used(manager, "no such session", 0.2)
-
-
 # The private members are used in few files only.
+
+
+_FROM_SDK = re.compile(r"\bfrom\s+mcp(_types)?\b")
 
 
 def private_uses(path: Path) -> Iterator[tuple[int, str]]:
     """Uses of private members of other objects, and of SDK classes that our classes derive from."""
-    tree = ast.parse(path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    if not mentions_private(text) and not _FROM_SDK.search(text):
+        return
+    tree = ast.parse(text)
     imported = _imported_from_sdk(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_self(node.value):
@@ -269,7 +174,7 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in HOMES)
 def test_no_other_file_touches_a_private_member() -> None:
     uses = {path.relative_to(PACKAGE).as_posix(): list(private_uses(path)) for path in FILES}
     found = {name: where for name, where in uses.items() if where}
-    assert found == {}, "put it into relay/sdk_internals.py, with its reason and its test"
+    assert found == {}, "put it into relay/connected.py, with its reason and its test"
 
 
 @pytest.mark.parametrize("path", HOMES, ids=lambda path: path.name)

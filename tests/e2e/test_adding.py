@@ -95,7 +95,7 @@ async def test_a_server_that_does_not_start_is_kept_and_explained(config: Path) 
     [
         (["old", "--", "x"], "already a server 'old'"),
         (["x", "--", sys.executable, "-m", "mcp_optimizer", "serve", "--config", "CONFIG"], "start itself forever"),
-        (["weather"], "none of the sources"),
+        (["weather"], "is not a source"),
         (["npm:-x@1.0.0"], "not the name of a package"),
         (["https://a.example/mcp", "--env", "A=B"], "use --header"),
         (["x", "--env", "A", "--", "y"], "NAME=VALUE"),

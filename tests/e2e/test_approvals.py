@@ -98,10 +98,10 @@ async def test_whoever_cannot_be_asked_does_not_find_the_tool_and_is_refused(
             "find_tool", {"tool_description": "echo: say something back", "detail": "schema"}
         )
         assert "echo" not in {tool["name"] for tool in said_in(found)["tools"]}
-        assert "a person to agree" in await echo(client, "loud")
+        assert "a person's agreement" in await echo(client, "loud")
         # What a model says about it does not count.
         arguments = {"tool_name": "echo", "parameters": {"value": "loud"}, "confirm": True, "approve_for": "this call"}
-        assert "a person to agree" in text(await client.call_tool("call_tool", arguments))
+        assert "a person's agreement" in text(await client.call_tool("call_tool", arguments))
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])

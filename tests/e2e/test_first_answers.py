@@ -28,7 +28,7 @@ HOOK = """
 import os, sys
 class Held:
     def find_spec(self, name, path=None, target=None):
-        if name == "mcp_optimizer.app":
+        if name == "mcp_optimizer.app.optimizer":
             sys.meta_path.remove(self)
             with open(os.environ["GO_ON"]) as file:
                 if file.read() == "fail":

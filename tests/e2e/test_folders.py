@@ -105,7 +105,7 @@ async def test_a_folder_is_trusted_until_its_file_changes_and_forgotten(own: Pat
     folder = tmp_path / "project"
     file = write(folder / "mcp.json", theirs=plain_server("theirs"))
     refused = await command("folder", "trust", cwd=folder, cold=True)
-    assert (refused.code, refused.err.splitlines()[-1].endswith("say --yes.")) == (2, True)
+    assert (refused.code, refused.err.splitlines()[-1].endswith("repeat it with --yes.")) == (2, True)
     assert not notes_file().exists()
     done = await command("folder", "trust", "--yes", "--json", cwd=folder)
     assert done.json == {"trusted": [str(file)]}

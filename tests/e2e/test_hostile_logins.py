@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import httpx2
 import pytest
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.domain.tools import ServerStatus
 from tests.servers.login_world import LoginWorld, login_world
 from tests.unit.dashboard.test_dashboard import Elements

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import LoginRequired, UpstreamError
 from mcp_optimizer.identity.attempt import Attempt

@@ -1,4 +1,4 @@
-"""The scripts that the type check must let pass are right: each runs to its end on the demo servers."""
+"""The scripts that the check must let pass are right: each runs to its end on the demo servers."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ async def _disable_restart_and_undo(page: Any, home: str, config: Path) -> None:
     await page.goto(f"{home}servers/time")
     await _state(page, "running")
     await page.get_by_role("button", name="Restart – time").click()
-    await page.locator("#log", has_text="is restarted, because somebody wants it").wait_for(timeout=30_000)
+    await page.locator("#log", has_text="is restarted on request").wait_for(timeout=30_000)
     await _state(page, "running")
     await shot(page, "server")
 

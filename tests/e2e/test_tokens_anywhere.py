@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from mcp_optimizer.serving.forwarded import HEADER
+from mcp_optimizer.serving.peers import HEADER
 from tests.e2e.raw_clients import ACCEPT, HELLO, message
 from tests.e2e.test_calls_anywhere import ASKING, Asked
 from tests.e2e.three_gateways import Cluster, Gateway, three_gateways

@@ -93,7 +93,7 @@ async def test_a_diff_shows_what_is_hidden_and_approving_it_takes_exactly_that(d
     await pinned(database, {"send": "Send a letter, and all keys"})
     refused = await trust(database, config, "approve", "post", "send", "--shown", version)
     assert refused.code == 2
-    assert "it changed meanwhile" in refused.err
+    assert "It has changed since it was shown" in refused.err
     assert set((await read(database)).waiting_tools) == {"send"}
     shown = await trust(database, config, "diff", "post")
     version = shown.out.rsplit("--shown ", 1)[1].strip()

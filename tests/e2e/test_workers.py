@@ -232,4 +232,4 @@ async def test_what_is_wrong_with_the_settings_is_said_once_and_not_tried_again(
     options = ["--http", "0.0.0.0:0", "--allowed-hosts", "x:*", "--workers", 3]
     done = await command("serve", "--config", write_servers({}), *options)
     assert done.code == 2
-    assert done.err.count("nobody has a key yet") == 1
+    assert done.err.count("there is no key yet") == 1

@@ -20,8 +20,9 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.scripts.call_sites import CallSites
 from mcp_optimizer.scripts.names import Toolbox
+from mcp_optimizer.scripts.rehearsal.rehearsal import rehearsed
 from mcp_optimizer.scripts.source import NoSuchTool, read_source
-from mcp_optimizer.scripts.stubs import ExactStubs, short_stub
+from mcp_optimizer.scripts.stubs import short_stub
 from tests.unit.scripts.test_names import tool
 
 pytestmark = pytest.mark.slow
@@ -105,18 +106,12 @@ async def test_no_text_of_a_definition_leaves_its_quotes(tmp_path: Path) -> None
         for name, found in box.servers["hostile"].items():
             stub = short_stub(found, f"hostile.{name}")
             assert stub.isprintable(), stub
-            exact = ExactStubs(200_000).write(box, [("hostile", name)], {})
-            assert not any(isinstance(node, ast.Call) and _is_code(node) for node in ast.walk(ast.parse(exact)))
             text = await run(optimizer, f"hostile.{name}(plain='x')\nprint('done')")
             assert text == "done", (name, text)
         every = "\n".join(f"hostile.{name}(plain='x')" for name in box.servers["hostile"])
         assert await run(optimizer, f"{every}\nprint('all')") == "all"
         assert await run(optimizer, "giving.changes()['changes']") == "0"
     assert not MADE.exists()
-
-
-def _is_code(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Name) and node.func.id in ("print", "__import__")
 
 
 async def test_hostile_names_of_tools_and_parameters_are_names_and_nothing_else(tmp_path: Path) -> None:
@@ -237,10 +232,9 @@ def test_the_types_of_wide_tools_are_read_as_far_as_there_is_time() -> None:
     schema: dict[str, object] = {"type": "object", "properties": parameters, "$defs": defined}
     box = Toolbox([tool("w", f"t{number}", schema) for number in range(20)])
     started = time.process_time()
-    stubs = ExactStubs(200_000).write(box, [("w", f"t{number}") for number in range(20)], {})
+    tree = ast.parse("\n".join(f"w.t{number}({{}}, {{'rows': []}}).upper()" for number in range(20)))
+    assert rehearsed(tree, CallSites(tree, box), box) == []
     assert time.process_time() - started < 10
-    assert stubs.count("def t") == 20
-    assert "p0: dict[str, Any]" in stubs
 
 
 # What a tool is when it is called counts, not what it was when the script began.

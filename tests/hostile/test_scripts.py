@@ -110,7 +110,7 @@ async def run(
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def unchecked(optimizer: Optimizer) -> AsyncIterator[ScriptRunner]:
-    """Runs what the type check would refuse: the sandbox must hold by itself."""
+    """Runs what the check would refuse: the sandbox must hold by itself."""
     runner = ScriptRunner(optimizer.gateway, ScriptMode.READ, optimizer.settings.limits)
     yield runner
     await runner.close()

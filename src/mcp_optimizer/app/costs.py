@@ -10,6 +10,7 @@ from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.gateway.found import FoundTools
+from mcp_optimizer.known_clients.table import habits_of
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.belonging import own_history
 from mcp_optimizer.metrics.prices import prices_of
@@ -17,7 +18,6 @@ from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.usage import Usage, make_usage
 from mcp_optimizer.metrics.weights import weights
 from mcp_optimizer.runtime.lazy import lazy
-from mcp_optimizer.serving.known_clients import habits_of
 
 
 @lru_cache(maxsize=1_000)

@@ -50,12 +50,12 @@ class Life:
         self._ending.add("the logins", parts.logins.close)
         self._ending.add("the keys of callers", parts.credentials.close)
         if parts.use is not None:
-            self._ending.add("what was learned from use", parts.use.stop)
+            self._ending.add("the counts of use", parts.use.stop)
         if parts.shapes is not None:
             self._ending.add("the shapes of results", parts.shapes.stop)
         self._ending.add("the history", parts.recorder.stop)
         self._ending.add("the accounts", parts.accounts.settled)
-        self._ending.add("what was approved", parts.keeper.settled)
+        self._ending.add("the approvals", parts.keeper.settled)
         self._ending.add("the catalog", parts.catalog.caught_up)
         self._ending.add("the servers", parts.pool.stop)
         if parts.scripts is not None:
@@ -63,7 +63,7 @@ class Life:
         if parts.stored_scripts is not None:
             self._ending.add("the stored scripts", parts.stored_scripts.stop)
         self._ending.add("the lists of tools", parts.refresher.stop)
-        self._ending.add("what is behind the gateway", parts.signposts.stop)
+        self._ending.add("the signposts", parts.signposts.stop)
         self._ending.add("the lists of other gateways", parts.shared_lists.stop)
         if parts.neighbours is not None:
             self._ending.add("the other gateways", parts.neighbours.peers.leave)

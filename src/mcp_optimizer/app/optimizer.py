@@ -8,10 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from mcp_optimizer.app.control import command_answers, control_listener
 from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.dumps import are_many, dumped_servers, measure
-from mcp_optimizer.app.endpoints import http_app, mcp_server
+from mcp_optimizer.app.endpoints import command_answers, control_listener, http_app, mcp_server
 from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.parts import build_parts
 from mcp_optimizer.app.reloading import Reloading, ReloadOutcome
@@ -28,7 +27,7 @@ from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
 from mcp_optimizer.metrics.sizes import Sizes
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.serving.own_replies import find_reply
+from mcp_optimizer.serving.client_habits import find_reply
 from mcp_optimizer.settings import Settings, load_settings
 from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.state import UpstreamState

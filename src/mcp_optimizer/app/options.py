@@ -25,7 +25,7 @@ from mcp_optimizer.results.price import Price
 from mcp_optimizer.runtime.owned_names import OwnedNames
 from mcp_optimizer.serving.server import ServerOptions
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.upstream.entry_values import UnusableEntry
+from mcp_optimizer.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.upstream.parking import ParkingLimits
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import PoolOptions
@@ -87,8 +87,8 @@ def is_open(settings: Settings, *, is_loopback: bool) -> bool:
         return True
     if settings.require_auth is False and not is_loopback:
         raise ConfigurationError(
-            "require_auth = false lets everybody in who reaches this gateway, which is not on loopback. If you want "
-            "that, say --open-to-anyone."
+            "require_auth = false admits anyone who reaches this gateway, which is not on loopback. If you want "
+            "that, use --open-to-anyone."
         )
     return is_loopback and not settings.require_auth
 

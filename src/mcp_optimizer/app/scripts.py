@@ -46,7 +46,6 @@ def script_runner(
     """What runs scripts; None where there are none. Raises ConfigurationError if the extra is not installed."""
     if not has_scripts(settings):
         return None
-    from mcp_optimizer.scripts.check_workers import CheckWorkers
     from mcp_optimizer.scripts.checking import ScriptChecker
     from mcp_optimizer.scripts.running import ScriptRunner
     from mcp_optimizer.scripts.suspending import WaitingScripts
@@ -60,7 +59,7 @@ def script_runner(
     def learned(tool: CatalogTool, principal: str) -> Shape | None:
         return shapes.of(shape_key(tool.server, tool.record.definition_hash, principal)) if shapes is not None else None
 
-    checker = ScriptChecker(CheckWorkers(limits), limits, learned)
+    checker = ScriptChecker(limits, learned)
     name = names.waiting_call if names is not None else None
     parked = ParkedCalls(ParkingLimits(seconds=settings.answer_timeout), has_one_client=has_one_client, name=name)
     waiting = WaitingScripts(parked, partial(_key, storage))

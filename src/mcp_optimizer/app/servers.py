@@ -24,7 +24,7 @@ from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.variables import LookUp, SecretValues
 
 _UNKNOWN_CALLERS = (
-    'its "principal" is "caller", but over HTTP callers are not known: write "shared", so that one login serves all, '
+    'its "principal" is "caller", but over HTTP callers are not known: write "shared" to use one login for all, '
     "or run the gateway on stdio"
 )
 
@@ -33,8 +33,8 @@ def server_specs(settings: Settings, given: Mapping[str, Any] | None = None) -> 
     """The servers in the settings, or those of a configuration that is given instead of a file."""
     if (deep := depth(os.environ)) > DEEPEST:
         raise ConfigurationError(
-            f"This gateway runs inside of {deep} others, each started by the one before: most likely a server file "
-            "starts the gateway itself. Remove that entry, or give it another --config."
+            f"This gateway runs inside {deep} other gateways, each started by the one before: most likely a server "
+            "file starts the gateway itself. Remove that entry, or give it another --config."
         )
     look_up = partial(_stored_secrets, settings)
     if given is not None:

@@ -164,7 +164,7 @@ class KnownKeys:
         self._failed_at = at
         if at - self._warned_at > _WARNED:
             self._warned_at = at
-            logger.warning("Keys cannot be verified, so nobody is let in with one: %s", error)
+            logger.warning("Keys cannot be verified, so every key is refused: %s", error)
 
     def _note_use(self, key_id: str) -> None:
         now = self._clock()

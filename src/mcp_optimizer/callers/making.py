@@ -29,5 +29,5 @@ async def make_key(stored: NewKeys, wanted: Wanted) -> tuple[ApiKey, str]:
             f"`mcp-optimizer key revoke {quoted(key.name)}`."
         )
     if problem == "many":
-        raise ConfigurationError(f"There are {MOST_KEYS:,} keys already. Revoke some that nobody needs.")
+        raise ConfigurationError(f"There are {MOST_KEYS:,} keys already. Revoke some that are no longer needed.")
     return key, text

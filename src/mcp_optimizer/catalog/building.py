@@ -14,8 +14,9 @@ from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.running import Count, NamedTools, RunningTools, name_tools
 from mcp_optimizer.catalog.vectors import vectors_in
 from mcp_optimizer.domain.naming import ServerNames
-from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
+from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Vector, Vocabulary, in_use, translated
+from mcp_optimizer.search.parts import Entry
 
 _SPARE_TERMS = 20_000
 """Unused terms that are always tolerated, because removing them costs more than keeping them."""

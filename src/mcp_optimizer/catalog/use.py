@@ -50,7 +50,7 @@ class LearnedUse:
         self._table: UseTable | None = None
         self._searches: OrderedDict[str, _Search] = OrderedDict()
         self._changed: dict[tuple[str, str], int] = {}
-        self._writing = BackgroundTasks(logger, "Cannot write what was learned from use")
+        self._writing = BackgroundTasks(logger, "Cannot write the counts of use")
 
     async def start(self) -> None:
         """Read what was learned before; without a database, what is learned is forgotten at the end."""
@@ -58,7 +58,7 @@ class LearnedUse:
             stored = await self._stored()
             salt, counts = await stored.read() if stored is not None else (secrets.token_bytes(16), {})
         except CatalogError as error:
-            logger.warning("What was learned from use cannot be read: %s", error)
+            logger.warning("The counts of use cannot be read: %s", error)
             salt, counts = secrets.token_bytes(16), {}
         self._table = UseTable(salt, self._most, counts)
 
@@ -98,4 +98,4 @@ class LearnedUse:
             if (stored := await self._stored()) is not None:
                 await stored.write(changed, self._most)
         except CatalogError as error:
-            logger.warning("What was learned from use cannot be written: %s", error)
+            logger.warning("The counts of use cannot be written: %s", error)

@@ -99,7 +99,7 @@ def _with_more_secrets(draft: Draft, names: Sequence[str]) -> Draft:
 def _checked(wanted: WantedInput, values: Sequence[str]) -> tuple[str, ...]:
     if wanted.is_secret and not all("${" in value for value in values):
         raise ConfigurationError(
-            f"{wanted.key} is secret, and arguments can be seen by others. Give it with --secret {wanted.key}, or "
+            f"{wanted.key} is secret, and other users can see arguments. Give it with --secret {wanted.key}, or "
             f"refer to a variable: --input {wanted.key}='${{VARIABLE}}'."
         )
     if len(values) > 1 and not wanted.is_list:
@@ -121,7 +121,7 @@ def _ask(
         waiting = [key for key in named if key not in answers]
         if len(waiting) > 1:
             raise ConfigurationError(
-                "Only one secret can be read from stdin. Store the others with `mcp-optimizer secret set NAME`, and "
+                "Only one secret can be read from stdin. Store the rest with `mcp-optimizer secret set NAME`, and "
                 "refer to them: --input KEY='${secret:NAME}'."
             )
         found = {key: (value_of_stdin(),) for key in waiting}

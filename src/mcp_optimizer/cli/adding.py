@@ -44,7 +44,7 @@ _Words = Annotated[
 _Name = Annotated[str, typer.Option("--name", help="The server's name. Default: from the source.")]
 _Env = Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE for its environment; repeatable.")]
 _Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE for its requests; repeatable.")]
-_Input = Annotated[list[str] | None, typer.Option("--input", help="KEY=VALUE for what it asks; repeatable.")]
+_Input = Annotated[list[str] | None, typer.Option("--input", help="KEY=VALUE for a value it asks for; repeatable.")]
 _Secret = Annotated[
     list[str] | None,
     typer.Option(
@@ -54,13 +54,13 @@ _Secret = Annotated[
 _Version = Annotated[str, typer.Option("--version", help="The exact version. Default: the newest, which is pinned.")]
 _Package = Annotated[
     str,
-    typer.Option("--package", help="Which way to run a server of the registry: npm, pypi, oci, nuget, mcpb, remote."),
+    typer.Option("--package", help="The package of a registry server to run: npm, pypi, oci, nuget, mcpb, remote."),
 ]
 _Registry = Annotated[str, typer.Option("--registry", help="Address of another registry.")]
-_Script = Annotated[str, typer.Option("--script", help="The program of a pypi: package, if not called like it.")]
-_Sha256 = Annotated[str, typer.Option("--sha256", help="What the SHA-256 of a bundle must be.")]
+_Script = Annotated[str, typer.Option("--script", help="The program of a pypi: package, if its name differs.")]
+_Sha256 = Annotated[str, typer.Option("--sha256", help="The SHA-256 that a bundle must have.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be run.")]
-_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether to go ahead.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 _YesRun = Annotated[
     bool, typer.Option("--yes-run", help="Also accept programs and options that could run more than the package.")
 ]

@@ -28,7 +28,7 @@ def hidden_value(title: str) -> str:
         try:
             return getpass.getpass(f"{title} (not shown): ")
         except getpass.GetPassWarning:
-            raise ConfigurationError("This terminal shows what is typed; give the value on stdin.") from None
+            raise ConfigurationError("This terminal would show the typed value; give it on stdin.") from None
 
 
 def value_of_stdin() -> str:

@@ -33,7 +33,7 @@ _Until = Annotated[str | None, typer.Option(help="Only until then: 12h, 7d, 2w a
 _Caller = Annotated[str, typer.Option(help="Only callers whose name matches, such as 'key:*'.", show_default=False)]
 _Tool = Annotated[str, typer.Option(help="Only tools, prompts and resources that match.", show_default=False)]
 _Server = Annotated[str | None, typer.Option(help="Only this server.")]
-_Decision = Annotated[str | None, typer.Option(help="Only what was decided so: allow, ask or deny.")]
+_Decision = Annotated[str | None, typer.Option(help="Only entries with this decision: allow, ask or deny.")]
 _Limit = Annotated[int, typer.Option(help="Maximum entries, the newest.", min=1, max=1_000_000)]
 _Verify = Annotated[bool, typer.Option("--verify", help="Check whether lines of the file are missing or were changed.")]
 _File = Annotated[
@@ -60,7 +60,7 @@ def audit(
     verify: _Verify = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show who called what, what allowed it and how it ended, newest last; with --json one object a line."""
+    """Show calls with their caller, rule and outcome, newest last; with --json one object per line."""
     if verify:
         _verify(settings, file, as_json=as_json)
         return
@@ -121,7 +121,7 @@ def _show(entries: list[AuditEntry], *, as_json: bool) -> None:
 
 def _columns(entry: AuditEntry) -> list[str]:
     moment = datetime.fromtimestamp(entry.at_ms / 1_000).astimezone()
-    who = f"{entry.caller or 'nobody'} of {entry.tenant}" if entry.tenant else entry.caller or "nobody"
+    who = f"{entry.caller or 'no caller'} of {entry.tenant}" if entry.tenant else entry.caller or "no caller"
     what = f"{entry.server}: {entry.tool}" if entry.server and entry.tool else entry.server or entry.tool
     why = f"{entry.decision} ({entry.rule})" if entry.rule else entry.decision
     approved = f", approved by {entry.approved_by}" if entry.approved_by else ""

@@ -13,7 +13,7 @@ from mcp_optimizer.runtime.terminal_text import in_a_line, printable
 
 if TYPE_CHECKING:
     from mcp_optimizer.clients.connecting import FileChange
-    from mcp_optimizer.clients.known import ClientProgram
+    from mcp_optimizer.known_clients.program import ClientProgram
 
 _NAMED = 5
 

@@ -24,8 +24,8 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings, own_server_file
 
 if TYPE_CHECKING:
-    from mcp_optimizer.clients.known import ClientProgram
-    from mcp_optimizer.clients.own_entry import OurGateway
+    from mcp_optimizer.known_clients.entry_writing import OurGateway
+    from mcp_optimizer.known_clients.program import ClientProgram
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAMED = 5
@@ -64,7 +64,9 @@ def connect(
     every: AllFlag = False,
     dry_run: DryRunFlag = False,
     name: NameOption = "mcp-optimizer",
-    url: Annotated[str, typer.Option("--http", metavar="URL", help="Connect to a gateway that runs there.")] = "",
+    url: Annotated[
+        str, typer.Option("--http", metavar="URL", help="Connect to the gateway that runs at this address.")
+    ] = "",
     key_variable: Annotated[
         str, typer.Option("--key-variable", help="With --http: the variable that holds the client's key.")
     ] = "",
@@ -96,7 +98,7 @@ def disconnect(
     settings: Settings,
     as_json: JsonFlag = False,
 ) -> None:
-    """Take mcp-optimizer out of an MCP client's file again: byte for byte, if nobody changed the file since."""
+    """Take mcp-optimizer out of an MCP client's file again: byte for byte, if the file has not changed since."""
     choices = ConnectChoices(name, dry_run, project, yes, file, as_json)
     clients = _wanted(client, every, choices)
     if restore:
@@ -106,8 +108,6 @@ def disconnect(
 
 def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGateway, choices: ConnectChoices) -> None:
     from mcp_optimizer.clients.connecting import connecting
-    from mcp_optimizer.clients.own_commands import adding
-    from mcp_optimizer.clients.own_entry import not_passed_on
 
     machine, backups = this_machine(), backups_of(settings)
 
@@ -115,8 +115,8 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
         change = connecting(client, machine, gateway, choices.name, in_project=choices.in_project)
         if change.connected_as:
             return ClientOutcome(client, "unchanged", change, note=f"is connected already, as {change.connected_as!r}")
-        words = adding(client.name, choices.name, change.entry, gateway)
-        if missing := not_passed_on(client.name, gateway):
+        words = client.commands.to_add(choices.name, change.entry, gateway)
+        if missing := client.writing.missing(gateway):
             named = ", ".join(missing[:_NAMED]) + (f" and {len(missing) - _NAMED} more" if missing[_NAMED:] else "")
             warn(
                 f"{client.title} does not pass on variables, and your server file uses {named}. Store each with "
@@ -172,7 +172,6 @@ def _disconnect(
 ) -> None:
     from mcp_optimizer.clients.applying import exact_undo, is_by_command, take_out
     from mcp_optimizer.clients.connecting import disconnecting
-    from mcp_optimizer.clients.own_commands import removing
 
     machine, backups = this_machine(), backups_of(settings)
 
@@ -181,7 +180,7 @@ def _disconnect(
         if change is None:
             # Of a restored file it was said what became of it.
             return ClientOutcome(client, "" if is_restored else "unchanged", note=f"has no entry {choices.name!r}")
-        words = removing(client.name, choices.name) if is_by_command(change, backups) else []
+        words = client.commands.to_remove(choices.name) if is_by_command(change, backups) else []
         return ClientOutcome(client, "disconnect", exact_undo(change, backups), command=_usable(words, choices))
 
     def done(outcome: ClientOutcome) -> ClientOutcome:
@@ -242,13 +241,13 @@ def _agree(choices: ConnectChoices, count: int) -> None:
     if choices.yes:
         return
     if choices.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigurationError("Nothing was written, because nobody can be asked here. Repeat it with --yes.")
+        raise ConfigurationError("Nothing was written, because there is no terminal to ask at. Repeat it with --yes.")
     typer.confirm("Make this change?" if count == 1 else f"Make these {count} changes?", abort=True)
 
 
 def _wanted(client: str, every: bool, choices: ConnectChoices) -> list[ClientProgram]:
     from mcp_optimizer.clients.connecting import is_installed
-    from mcp_optimizer.clients.known import CLIENTS
+    from mcp_optimizer.known_clients.table import CLIENTS
 
     if not _NAME.fullmatch(choices.name):
         raise ConfigurationError(f"--name {choices.name!r} must be 1 to 64 letters, digits, hyphens and underscores.")
@@ -272,7 +271,8 @@ def _wanted(client: str, every: bool, choices: ConnectChoices) -> list[ClientPro
 
 def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
     """How clients reach us: a command with absolute paths, or the URL."""
-    from mcp_optimizer.clients.own_entry import OurGateway, is_temporary
+    from mcp_optimizer.clients.own_entry import is_temporary
+    from mcp_optimizer.known_clients.entry_writing import OurGateway
 
     if url:
         if not url.startswith(("http://", "https://")) or re.search(r"\s|@", url):
@@ -292,7 +292,7 @@ def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
         return OurGateway(words[0], (*words[1:], "serve", "--demo"))
     file = settings.server_file.absolute()
     if settings.config is None and file != own_server_file():
-        warn(f"{file} is the server file of this folder: whoever can change the folder decides what is started")
+        warn(f"{file} is the server file of this folder: anyone who can change the folder decides which programs start")
     if not file.exists():
         warn(f"There is no server file at {file} yet: mcp-optimizer import, or mcp-optimizer init {file}")
     started = (*words[1:], "serve", "--config", str(file))

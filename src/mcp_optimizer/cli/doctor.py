@@ -1,15 +1,20 @@
-"""`doctor`: tries every server once, and says what is wrong and how to fix it; `--fix` corrects what needs no guess."""
+"""`servers` and `doctor`: how the configured servers are, and how to fix what is wrong.
+
+`doctor` tries every server once; with `--fix` it corrects what needs no guess.
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mcp_optimizer.cli.advice import advise
 from mcp_optimizer.cli.fixing import corrections, fix
+from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.server_rows import changes_of
@@ -21,7 +26,7 @@ from mcp_optimizer.settings import Settings
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
 
 _WIDEST_NAME = 24
 """Columns for names: longer ones go on in the next line."""
@@ -36,12 +41,45 @@ _NO_SERVERS = "No servers are configured, so there is nothing to find or call."
 _ALL_DISABLED = "Every server is disabled, so there is nothing to find or call."
 
 
-_Fix = Annotated[bool, typer.Option("--fix", help="Correct what needs no guess in the server file, after asking.")]
+_Fix = Annotated[
+    bool, typer.Option("--fix", help="Correct the problems in the server file that need no guess, after asking.")
+]
 _Yes = Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")]
 
 
 def register(app: typer.Typer) -> None:
+    app.command()(servers)
     app.command()(doctor)
+
+
+@with_settings()
+def servers(*, settings: Settings, flags: frozenset[str], fresh: FreshFlag = False, as_json: JsonFlag = False) -> None:
+    """List the configured servers, their state and the cost of their tools."""
+    from mcp_optimizer.control.requests import ServersRequest
+
+    begin = partial(started, shows_servers=True)
+    rows = Inquiry(settings, flags, fresh).answer(ServersRequest(), begin, shows_servers=True)
+    if as_json:
+        print_json({"servers": rows})
+    else:
+        _show_servers(rows)
+
+
+def _show_servers(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+    for title in ("server", "state", "transport"):
+        table.add_column(title, no_wrap=True)
+    for title in ("tools", "tokens"):
+        table.add_column(title, justify="right")
+    table.add_column("", overflow="fold", ratio=1)
+    for row in rows:
+        texts = (row["name"], row["status"], row["transport"], f"{row['tools']:,}", f"{row['tokens']:,}")
+        said = "; ".join(filter(None, [row.get("reason", ""), *changes_of(row)]))
+        table.add_row(*map(Text, texts), Text(in_a_line(said), style="yellow"))
+    console().print(table)
 
 
 @with_settings()

@@ -12,8 +12,8 @@ from typing import Any
 from mcp_optimizer import __version__
 from mcp_optimizer.domain.own_tools import own_tools, splits_calls
 from mcp_optimizer.domain.script_mode import ScriptMode
-from mcp_optimizer.serving.early_answers import EarlyAnswers
-from mcp_optimizer.serving.first_requests import FirstRequests
+from mcp_optimizer.known_clients.table import habits_of
+from mcp_optimizer.serving.early_answers import EarlyAnswers, FirstRequests
 from mcp_optimizer.serving.pipes import has_pipes, own_pipes
 from mcp_optimizer.serving.signpost_file import read_signpost
 from mcp_optimizer.settings import Settings
@@ -24,7 +24,7 @@ def first_requests(settings: Settings) -> FirstRequests:
     scripts = ScriptMode(settings.scripts)
 
     def tools_of(client: str) -> tuple[dict[str, Any], ...]:
-        return own_tools(split_calls=splits_calls(client, settings.split_calls), scripts=scripts)
+        return own_tools(split_calls=splits_calls(habits_of(client), settings.split_calls), scripts=scripts)
 
     signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
     known = tools_of if lists_only_own_tools(settings) else None

@@ -86,7 +86,9 @@ def fix(found: Corrections, *, yes: bool) -> bool:
         print(f"  {line}", file=sys.stderr)
     if not yes:
         if not sys.stdin.isatty():
-            raise ConfigurationError("Nobody can be asked here. If these corrections are right, say --yes.")
+            raise ConfigurationError(
+                "There is no terminal to ask at. If these corrections are right, repeat it with --yes."
+            )
         if not typer.confirm("Make these corrections?", err=True):
             return False
     _write(found)

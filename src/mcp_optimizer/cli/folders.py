@@ -69,7 +69,7 @@ def trust_folder(
             print(f"  {line}", file=sys.stderr)
     if not yes:
         if not is_terminal():
-            raise ConfigurationError("Nobody can be asked here. If you want all of this to be used, say --yes.")
+            raise ConfigurationError("There is no terminal to ask at. To use all of this, repeat it with --yes.")
         if not is_whole:
             raise ConfigurationError("Not all of it can be shown here. Read it, and if you want all of it, say --yes.")
         if not is_agreed("Use this whenever you are in that folder?"):
@@ -105,11 +105,13 @@ def list_trusted(as_json: JsonFlag = False) -> None:
 
 
 def forget_folder(path: _Path = Path(), as_json: JsonFlag = False) -> None:
-    """Use a folder's files no longer."""
+    """Stop using a folder's files."""
     place = str(place_of(path))
     gone = [known for known in trusted_files() if place in (known, os.path.dirname(known))]
     if not gone:
-        raise ConfigurationError(f"Nothing is trusted at {_shown(place)}. `mcp-optimizer folder list` lists what is.")
+        raise ConfigurationError(
+            f"Nothing is trusted at {_shown(place)}. `mcp-optimizer folder list` lists trusted files."
+        )
     audited = _settings_before()
     forget(gone)
     _record(audited, "folder/forget", gone)

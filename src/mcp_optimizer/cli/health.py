@@ -26,7 +26,7 @@ _MOST_BYTES = 10_000
 _Url = Annotated[
     str | None,
     typer.Argument(
-        help="Address of the gateway. Default: where the settings say that it serves, or http://127.0.0.1:8765.",
+        help="Address of the gateway. Default: the address in the settings, or http://127.0.0.1:8765.",
         show_default=False,
     ),
 ]
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def health(url: _Url = None, ready: _Ready = False, timeout: _Patience = 3.0, as_json: JsonFlag = False) -> None:
-    """Ask a gateway over HTTP whether it is well. Exit code 0 if it is, 1 if not."""
+    """Ask a gateway over HTTP whether it is healthy. Exit code 0 if it is, 1 if not."""
     problem = asked(url or _own_address(), "/ready" if ready else "/health", timeout)
     if as_json:
         print_json({"healthy": not problem, **({"problem": problem} if problem else {})})

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mcp_optimizer.cli.importing import ImportChoices, PlannedMove, RulesToWrite
-    from mcp_optimizer.clients.known import ClientProgram
     from mcp_optimizer.domain.decisions import Rule
+    from mcp_optimizer.known_clients.program import ClientProgram
 
 _SIGNS = {ImportOutcome.TAKEN: "+", ImportOutcome.SKIPPED: "-", ImportOutcome.REFUSED: "!"}
 _WIDEST = 28
@@ -88,7 +88,7 @@ def _rule(rule: Rule) -> str:
 
 def _moved_from(moved: Sequence[PlannedEntry]) -> Iterator[tuple[ClientProgram, str, str]]:
     """Clients, what happened in their files, and to which servers."""
-    from mcp_optimizer.clients.known import SwitchOff
+    from mcp_optimizer.known_clients.program import SwitchOff
 
     for client in dict.fromkeys(entry.file.client for entry in moved):
         is_gone = client.switch_off is SwitchOff.REMOVED

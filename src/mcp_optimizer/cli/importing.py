@@ -69,7 +69,7 @@ def import_servers(
         str, typer.Argument(metavar="CLIENT|FILE", help="A client, such as cursor, or a file. Default: all clients.")
     ] = "",
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken over.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which servers would be imported.")] = False,
     move: Annotated[
         bool,
         typer.Option(
@@ -87,7 +87,7 @@ def import_servers(
     settings: Settings,
     as_json: JsonFlag = False,
 ) -> None:
-    """Take over the servers of other MCP clients into the server file. `--servers a,b` takes only these."""
+    """Import the servers of other MCP clients into the server file. `--servers a,b` imports only these."""
     choices = ImportChoices(dry_run, move, store_secrets, as_json, yes)
     run(_import(settings, source, choices, all_projects=all_projects))
 
@@ -96,8 +96,8 @@ async def _import(settings: Settings, source: str, choices: ImportChoices, *, al
     from mcp_optimizer.app.options import items
     from mcp_optimizer.cli.import_report import report
     from mcp_optimizer.clients.importing import WantedServers, planned
-    from mcp_optimizer.clients.known import CLIENTS
     from mcp_optimizer.clients.permissions import carried
+    from mcp_optimizer.known_clients.table import CLIENTS
 
     if settings.demo:
         raise ConfigurationError("The demo has no server file that servers could be added to; leave out --demo.")
@@ -137,7 +137,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
 def _files(source: str, machine: Machine) -> list[FoundFile]:
     """The files to look at. One that is named must be there and readable."""
     from mcp_optimizer.clients.finding import file_named, found_files, places
-    from mcp_optimizer.clients.known import CLIENTS
+    from mcp_optimizer.known_clients.table import CLIENTS
 
     if not source:
         return found_files(machine)
@@ -282,7 +282,7 @@ def _agree(moves: list[PlannedMove], rules: RulesToWrite, choices: ImportChoices
     if choices.yes:
         return
     if choices.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigurationError("Nothing was written, because nobody can be asked here. Repeat it with --yes.")
+        raise ConfigurationError("Nothing was written, because there is no terminal to ask at. Repeat it with --yes.")
     typer.confirm("Make this change?" if len(moves) == 1 else f"Make these {len(moves)} changes?", abort=True)
 
 

@@ -14,7 +14,7 @@ from mcp_optimizer.cli.running import name_missing, run, started
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.control.asking import RunningGateway
     from mcp_optimizer.control.requests import Request
 

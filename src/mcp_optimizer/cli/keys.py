@@ -35,13 +35,13 @@ _USED = frozenset({"config", "demo", "database", "log_level", "log_format"})
 _NOT_USED = frozenset(Settings.model_fields) - _USED
 """Options that mean nothing here; some have the names of a key's own."""
 
-_Name = Annotated[str, typer.Option("--name", help="What people and rules call its holder.", show_default=False)]
+_Name = Annotated[str, typer.Option("--name", help="The holder's name, for people and rules.", show_default=False)]
 _Servers = Annotated[
     str | None,
     typer.Option("--servers", help="Its only servers, comma-separated. Default: all.", show_default=False),
 ]
 _Risk = Annotated[Risk, typer.Option("--risk", help="The worst kind of tools that it may call.")]
-_Role = Annotated[Role, typer.Option("--role", help="What it may do on the dashboard.")]
+_Role = Annotated[Role, typer.Option("--role", help="Its role on the dashboard.")]
 _Profile = Annotated[
     str | None,
     typer.Option("--profile", help="Tools registered directly for it: minimal, standard or full.", show_default=False),
@@ -74,7 +74,7 @@ def create_key(
     expires: _Expires = "90d",
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a key. It is shown once; a gateway that is running knows it after two seconds."""
+    """Make a key. It is shown once; a running gateway accepts it within two seconds."""
     from mcp_optimizer.callers.keys import Wanted
 
     servers = None if key_servers is None else [part.strip() for part in key_servers.split(",") if part.strip()]
@@ -83,13 +83,13 @@ def create_key(
 
 @with_settings(leave_out=_NOT_USED)
 def list_keys(*, settings: Settings, as_json: JsonFlag = False) -> None:
-    """List all keys: what each permits, until when, and when it was last used. Never a key itself."""
+    """List all keys with their rights, expiry and last use. Never a key itself."""
     run(_list(settings, as_json))
 
 
 @with_settings(leave_out=_NOT_USED)
 def revoke_key(name: _Which, *, settings: Settings) -> None:
-    """End a key. A gateway that is running refuses it after two seconds."""
+    """Revoke a key. A running gateway refuses it within two seconds."""
     run(_revoke(settings, name))
 
 
@@ -198,7 +198,7 @@ async def _revoke(settings: Settings, name: str) -> None:
         known = [] if is_revoked else await keys.all()
     if is_revoked:
         await record_act(settings, "key/revoke", name)
-        print("Revoked. A gateway that is running refuses it after two seconds.")
+        print("Revoked. A running gateway refuses it within two seconds.")
         return
     same = [key.state(now_ms) for key in known if key.name == name]
     if same:

@@ -22,7 +22,7 @@ from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.identity.attempt import Attempt
     from mcp_optimizer.identity.login import LoginStatus
     from mcp_optimizer.upstream.spec import ServerSpec
@@ -52,13 +52,13 @@ def register(app: typer.Typer) -> None:
 
 @with_settings()
 def login(server: _Server, *, settings: Settings, no_browser: _NoBrowser = False, paste: _Paste = False) -> None:
-    """Log in to a server in a browser. A gateway that is running uses the login at once."""
+    """Log in to a server in a browser. A running gateway uses the login at once."""
     run(_login(_of_one(settings, server), server, opens=not (no_browser or paste), paste=paste))
 
 
 @with_settings()
 def logout(server: _Server, *, settings: Settings) -> None:
-    """Forget a login, and tell its authorization server."""
+    """Forget a login, and revoke it at its authorization server."""
     run(_logout(_of_one(settings, server), server))
 
 
@@ -76,7 +76,7 @@ def _of_one(settings: Settings, server: str) -> Settings:
 def _started(settings: Settings) -> tuple[Optimizer, list[ServerSpec]]:
     import logging
 
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.upstream.supervisor import restarts
 
     if "log_level" not in settings.model_fields_set:
@@ -125,7 +125,7 @@ async def _begun(optimizer: Optimizer, spec: ServerSpec, redirect: str) -> Attem
             raise ConfigurationError(f"{spec.name!r} runs without a login and offers none. Just use it.") from None
         raise
     if (host := attempt.provider.other_host) is not None:
-        told = f"Its authorization server {attempt.provider.issuer} sends you to {host}. Log in only if you know it."
+        told = f"Its authorization server {attempt.provider.issuer} sends you to {host}. Log in only if you trust it."
         print(in_a_line(told), file=sys.stderr)
     return attempt
 
@@ -155,7 +155,7 @@ async def _by_browser(optimizer: Optimizer, spec: ServerSpec, *, opens: bool) ->
             async with asyncio.timeout(_PATIENCE):
                 await callback.done
         except TimeoutError:
-            raise OptimizerError(f"Nobody logged in within {_PATIENCE / 60:.0f} minutes.") from None
+            raise OptimizerError(f"There was no login within {_PATIENCE / 60:.0f} minutes.") from None
 
 
 async def _by_paste(optimizer: Optimizer, spec: ServerSpec) -> None:

@@ -34,8 +34,8 @@ _ByAddress = Annotated[
     bool,
     typer.Option(
         "--by-address",
-        help="Lead to the gateway's address, for a browser that does not know names under .localhost. "
-        "Other programs of this machine can then read the sign-in if you open a page of theirs.",
+        help="Use the gateway's own address, for a browser that does not know names under .localhost. Other programs "
+        "on this machine can then read the sign-in if you open one of their pages.",
     ),
 ]
 _Server = Annotated[str, typer.Argument(help="The server's name.", show_default=False, autocompletion=complete_server)]
@@ -44,7 +44,7 @@ _AnyServer = Annotated[
     typer.Argument(metavar="[SERVER]", help="Only this server.", show_default=False, autocompletion=complete_server),
 ]
 _Lines = Annotated[int, typer.Option("--lines", "-n", min=0, max=100_000, help="The last lines of each server.")]
-_Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl-C.")]
+_Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until Ctrl-C.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +79,7 @@ def restart(server: _Server, *, settings: Settings) -> None:
 
 @with_settings()
 def reload(*, settings: Settings, as_json: JsonFlag = False) -> None:
-    """Have the running gateways take in the server file and the settings as they are now."""
+    """Make the running gateways read the server file and the settings again."""
     from mcp_optimizer.control.requests import ReloadRequest
 
     done = _all(settings, ReloadRequest())
@@ -93,7 +93,7 @@ def reload(*, settings: Settings, as_json: JsonFlag = False) -> None:
 
 @with_settings()
 def logs(server: _AnyServer = None, *, settings: Settings, lines: _Lines = 50, follow: _Follow = False) -> None:
-    """Show the last lines that servers wrote to stderr, and what happened to them, without their secrets."""
+    """Show the last lines that servers wrote to stderr, and their events, without their secrets."""
     from mcp_optimizer.control.requests import LogsRequest
 
     gateway, request = _running(settings)[0], LogsRequest(server=server)
@@ -117,7 +117,7 @@ def dashboard(*, settings: Settings, no_browser: _NoBrowser = False, by_address:
     else:
         print("Open this address in a browser:\n", file=sys.stderr)
     print(in_a_line(address), flush=True)
-    print("\nIt works once, within two minutes, and signs in as the owner: show it to nobody.", file=sys.stderr)
+    print("\nIt works once, within two minutes, and signs in as the owner: do not share it.", file=sys.stderr)
 
 
 def _entrance(settings: Settings, *, by_address: bool) -> tuple[RunningGateway, str]:

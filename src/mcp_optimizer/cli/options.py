@@ -88,7 +88,7 @@ def say_passed_over(settings: Settings) -> None:
         return
     unused = ", ".join(f"./{name} ({problem})" for name, problem in found.items())
     once = " ".join(f"{_ONCE[name]} {name}" for name in found)
-    said = f"Not used: {unused}. To use what is in this folder: mcp-optimizer folder trust; or once: {once}"
+    said = f"Not used: {unused}. To use this folder's files: mcp-optimizer folder trust; or once: {once}"
     print(in_a_line(said), file=sys.stderr)
 
 

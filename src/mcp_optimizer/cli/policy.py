@@ -37,7 +37,7 @@ def policy_test(
     settings: Settings,
     server: Annotated[str | None, typer.Option(help="The server, if several have the tool.")] = None,
     caller: Annotated[
-        str, typer.Option(help="The caller's name, such as key:ci; ci if that is clear. Default: whoever is local.")
+        str, typer.Option(help="The caller's name, such as key:ci, or ci if only one matches. Default: local.")
     ] = "",
     caller_servers: Annotated[
         str | None, typer.Option(help="The servers that the caller's key permits, comma-separated. Default: all.")
@@ -104,7 +104,7 @@ def _name_in_rules(settings: Settings, asked: _Asked, keys: Collection[str]) -> 
     forms = ["key:NAME", *(f"{issuer.name}:NAME" for issuer in settings.token_issuers)]
     raise ConfigurationError(
         f"There is no caller {quoted(given)}. Known: {listed(list(map(quoted, known)))}. Rules name callers as "
-        f"{' or '.join(forms)}; for a key that does not exist yet, say what it would permit, with --caller-risk or "
+        f"{' or '.join(forms)}; for a key that does not exist yet, give its rights with --caller-risk or "
         "--caller-servers."
     )
 

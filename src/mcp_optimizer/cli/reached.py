@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.control.listener import ControlListener
 
 

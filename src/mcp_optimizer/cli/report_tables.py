@@ -26,7 +26,7 @@ _UNNAMED = (LOCAL_PRINCIPAL.name, ANYONE.name)
 _MOST_ROWS = 15
 
 NO_HISTORY = (
-    "No client has used these servers yet. Connect one with `mcp-optimizer serve`, use it, and see here what it saved."
+    "No client has used these servers yet. Connect one with `mcp-optimizer serve`, use it, and see its savings here."
 )
 
 

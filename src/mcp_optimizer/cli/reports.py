@@ -21,7 +21,7 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.metrics.report import Report
     from mcp_optimizer.metrics.sizes import Sizes
     from mcp_optimizer.metrics.usage import Usage
@@ -48,7 +48,7 @@ def report(
     html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page with charts to a file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what was saved, found, called and never used, what all tools cost, and what each measure saves."""
+    """Show savings, searches, calls and unused tools, the cost of all tools, and the saving of each measure."""
     run(_report(settings, tools_dir, as_json, html, since, everything=all_history))
 
 
@@ -82,7 +82,7 @@ async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[
         async with started(settings) as optimizer:
             yield optimizer
         return
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
 
     optimizer = Optimizer.from_dumps(tools_dir, settings)
     optimizer.start()
@@ -100,7 +100,7 @@ async def _measured(settings: Settings, tools_dir: Path | None) -> AsyncIterator
         async with _catalog(settings, None) as optimizer:
             yield optimizer, None
         return
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
 
     optimizer = Optimizer.from_dumps(tools_dir, settings.model_copy(update={"encoder": "none"}))
     try:

@@ -14,7 +14,7 @@ from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
     Missing servers are named on stderr, unless the command `shows_servers` itself.
     """
     with quick_imports():
-        from mcp_optimizer.app import Optimizer
+        from mcp_optimizer.app.optimizer import Optimizer
         from mcp_optimizer.upstream.supervisor import restarts
 
     # Trying things out on the command line does not count as use of the gateway.

@@ -35,19 +35,22 @@ _MOST_LISTED = 10_000
 _Name = Annotated[str, typer.Argument(help="The script's name.", show_default=False)]
 _File = Annotated[str, typer.Argument(help="The file with the script; - reads stdin.", show_default=False)]
 _Description = Annotated[
-    str, typer.Option("--description", help="One line: what it is for. Models find it by this.", show_default=False)
+    str, typer.Option("--description", help="Its purpose, in one line. Models find it by this.", show_default=False)
 ]
 _Parameters = Annotated[
     list[str] | None,
     typer.Option(
         "--param",
         metavar="NAME:TYPE[=DEFAULT]",
-        help="A value that the caller gives, as often as needed. Without any: the names that the script leaves open.",
+        help="A value that the caller gives, as often as needed. Default: the names that the script uses but never "
+        "sets.",
     ),
 ]
 _MayChange = Annotated[
     list[str] | None,
-    typer.Option("--may-change", metavar="TOOL", help="A tool that it may use although it does not only read."),
+    typer.Option(
+        "--may-change", metavar="TOOL", help="A tool that it may use even though the tool can change something."
+    ),
 ]
 _Replace = Annotated[bool, typer.Option("--replace", help="Replace the script of this name.")]
 _Source = Annotated[bool, typer.Option("--source", help="Print only the script itself.")]
@@ -131,7 +134,7 @@ def list_scripts(
 
 @with_settings()
 def show(name: _Name, *, settings: Settings, only_source: _Source = False, as_json: JsonFlag = False) -> None:
-    """Show a stored script: what it takes, what it uses, and its source."""
+    """Show a stored script: its parameters, its tools and its source."""
     from mcp_optimizer.control.script_facts import script_facts
 
     script = run(_named(settings, name))
@@ -174,9 +177,9 @@ def run_script(
 
 @with_settings()
 def delete(name: _Name, *, settings: Settings) -> None:
-    """Delete a stored script. A gateway that is running forgets it after two seconds."""
+    """Delete a stored script. A running gateway forgets it within two seconds."""
     run(_delete(settings, name))
-    print("Deleted. A gateway that is running forgets it after two seconds.")
+    print("Deleted. A running gateway forgets it within two seconds.")
 
 
 def _inquiry(settings: Settings, flags: frozenset[str], *, fresh: bool) -> Inquiry:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from mcp_optimizer.cli.early import answering_early, first_requests
+from mcp_optimizer.cli.early import answering_early
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.reached import reached_by_commands
 from mcp_optimizer.cli.running import run
@@ -92,15 +92,14 @@ async def _serve_stdio(settings: Settings) -> None:
 
 def _load_stdio() -> None:
     with quick_imports():
-        import_module("mcp_optimizer.app")
+        import_module("mcp_optimizer.app.optimizer")
         import_module("mcp_optimizer.serving.stdio")
 
 
 async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.runtime.memory import kept_tidy
-    from mcp_optimizer.serving.stdio import message_streams
-    from mcp_optimizer.serving.stdio_lane import StdioLane
+    from mcp_optimizer.serving.stdio import serve_stdio
 
     signals = Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
@@ -110,15 +109,8 @@ async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
     optimizer.start(saves_memory=True)
     signals.reload_with(optimizer)
     try:
-        async with (
-            reached_by_commands(optimizer) as control,
-            kept_tidy(),
-            message_streams(optimizer.gate, early, StdioLane(server), first_requests(settings)) as (
-                read_stream,
-                write_stream,
-            ),
-        ):
-            serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
+        async with reached_by_commands(optimizer) as control, kept_tidy():
+            serving = asyncio.create_task(serve_stdio(server, optimizer.gate, early))
             await signals.until_asked(serving)
             end_at_the_latest(settings.shutdown_timeout + AFTERWARDS)
             await control.stop()

@@ -21,7 +21,7 @@ from mcp_optimizer.runtime.worker_place import WorkerPlace, worker_place
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.runtime.http_server import HttpServer
 
 _KEEP_ALIVE = 75
@@ -36,7 +36,7 @@ async def serve_http(settings: Settings) -> None:
     with quick_imports():
         import uvicorn
 
-        from mcp_optimizer.app import Optimizer
+        from mcp_optimizer.app.optimizer import Optimizer
         from mcp_optimizer.runtime.http_server import HttpServer
         from mcp_optimizer.runtime.memory import kept_tidy
         from mcp_optimizer.serving.http_connections import bounded_connections
@@ -128,7 +128,7 @@ async def _somebody_may_call(settings: Settings, host: str) -> None:
 
     if is_loopback(host) or settings.token_issuers or is_open(settings, is_loopback=False):
         return
-    how = "or say --open-to-anyone, if everybody who can reach it may call every tool"
+    how = "or use --open-to-anyone, if anyone who can reach it may call every tool"
     place = settings.database_place
     if place is None:
         raise ConfigurationError(
@@ -146,7 +146,7 @@ async def _somebody_may_call(settings: Settings, host: str) -> None:
         return
     if not found:
         raise ConfigurationError(
-            f"Serving on {host} is reachable from other machines, and nobody has a key yet. Make one with "
+            f"Serving on {host} is reachable from other machines, and there is no key yet. Make one with "
             f"`mcp-optimizer key create --name NAME`, {how}."
         )
 

@@ -156,7 +156,7 @@ def _program() -> tuple[str, ...]:
 
 def _refuse_foreign(file: Path) -> None:
     if file.is_symlink():
-        raise ConfigurationError(f"{file} is a link, which somebody else made. Remove it first.")
+        raise ConfigurationError(f"{file} is a link that another program made. Remove it first.")
     if not file.exists():
         return
     try:
@@ -190,7 +190,9 @@ def _ask(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigurationError("Nobody can be asked here. Look at it with --dry-run, then say --yes.")
+        raise ConfigurationError(
+            "There is no terminal to ask at. Look at it with --dry-run, then repeat it with --yes."
+        )
     if not typer.confirm(question, err=True):
         raise OptimizerError("Nothing was changed.")
 

@@ -57,7 +57,7 @@ def systemd_unit(service: GatewayService, *, user: str = "") -> str:
         f"EnvironmentFile=-{_plain(str(service.variables))}",
         "Restart=on-failure",
         "RestartSec=5",
-        "# 2: something is wrong in the settings, and stays wrong.",
+        "# 2: the settings are wrong, and a restart does not help.",
         "RestartPreventExitStatus=2",
         "TimeoutStopSec=20",
         "# The gateway ends its servers itself.",

@@ -18,11 +18,11 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings, own_server_file
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
 
 STARTER = """\
 {
-  // The MCP servers behind mcp-optimizer. The format is that of Claude Desktop, Cursor and others:
+  // The MCP servers behind mcp-optimizer. The format is that of Claude Desktop, Cursor and other clients:
   // copy your "mcpServers" here, and leave mcp-optimizer as the only server in your client.
   "mcpServers": {
     // A server that is started as a process. It gets only the environment given here

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
 
 logger = logging.getLogger(__name__)
 

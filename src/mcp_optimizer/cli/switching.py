@@ -90,7 +90,7 @@ def _left_behind(removed: dict[str, Any], others: dict[str, Any]) -> list[str]:
     ]
     if any(isinstance(entry, dict) and "url" in entry for entry in removed.values()):
         said.append("A login to it stays stored and is used again if it is added again.")
-    said.append("What its tools were when they were approved stays known; `mcp-optimizer trust reset` forgets that.")
+    said.append("The approved state of its tools is kept; `mcp-optimizer trust reset` forgets it.")
     return said
 
 

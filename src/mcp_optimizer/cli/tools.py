@@ -23,7 +23,7 @@ from mcp_optimizer.settings import Settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
 
 _Tool = Annotated[str, typer.Argument(help="The tool's name, or server__tool.", autocompletion=complete_tool)]
 
@@ -157,7 +157,7 @@ def read(
 @asynccontextmanager
 async def _without_servers(settings: Settings) -> AsyncIterator[Optimizer]:
     """Reading a kept result needs no server."""
-    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.app.optimizer import Optimizer
 
     async with Optimizer([], settings.model_copy(update={"encoder": "none"})) as optimizer:
         yield optimizer

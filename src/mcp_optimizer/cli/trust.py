@@ -78,7 +78,7 @@ def approve(
 
 @with_settings()
 def reset(server: _Server, *, settings: Settings) -> None:
-    """Forget what was approved of a server; what it lists next counts as approved."""
+    """Forget a server's approvals; its next list counts as approved."""
     run(_reset(settings, server))
 
 
@@ -268,8 +268,7 @@ async def _approve(settings: Settings, server: str, tools: list[str], *, everyth
         identity = pins.waiting.identity if pins.waiting is not None and everything else ""
         if shown and shown != digest(wanted, identity):
             raise ConfigurationError(
-                "It is not what was shown: it changed meanwhile. Look again: "
-                f"mcp-optimizer trust diff {shlex.quote(server)}"
+                f"It has changed since it was shown. Look again: mcp-optimizer trust diff {shlex.quote(server)}"
             )
         # By version, so that nothing is approved that changes just now.
         approved = await stored.approve(server, wanted, "local", identity)

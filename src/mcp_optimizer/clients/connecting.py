@@ -13,9 +13,10 @@ from typing import Any
 
 from mcp_optimizer.clients.documents import ListedEntry, listing
 from mcp_optimizer.clients.finding import FoundFile, Machine, file_at
-from mcp_optimizer.clients.known import ClientProgram, FilePlace, KeyPath
 from mcp_optimizer.clients.moving import without_listed
-from mcp_optimizer.clients.own_entry import IN_LISTS, NotForThisClient, OurGateway, entry_for, is_ours
+from mcp_optimizer.clients.own_entry import is_ours
+from mcp_optimizer.known_clients.entry_writing import NotForThisClient, OurGateway
+from mcp_optimizer.known_clients.program import ClientProgram, FilePlace, KeyPath
 from mcp_optimizer.textfiles.editing import CannotEdit, with_item, with_value, without_item, without_value
 from mcp_optimizer.textfiles.reading import UnreadableText, parsed
 
@@ -61,18 +62,18 @@ def connecting(
     file = _file(client, machine, in_project)
     place = file.place
     try:
-        entry = entry_for(client.name, gateway, name)
+        entry = client.writing.entry(gateway, name)
     except NotForThisClient as error:
         raise CannotConnect(f"{client.title}: {error}.") from None
     entries = _entries(file, machine)
     content = file.content if os.path.lexists(place.path) else None
-    others = tuple(one.name for one in entries if not is_ours(one.name, one.value) and not _is_off(one))
+    others = tuple(one.name for one in entries if not is_ours(client, one.name, one.value) and not _is_off(one))
     change = FileChange(client, place, name, content, "" if content is None else file.text, entry, others)
     there = next((one for one in entries if one.name == name), None)
-    same = next((one for one in entries if is_ours(one.name, one.value) and _is_same(one.value, entry)), None)
+    same = next((one for one in entries if is_ours(client, one.name, one.value) and _is_same(one.value, entry)), None)
     if same is not None:
         return replace(change, connected_as=same.name)
-    if there is not None and not is_ours(name, there.value):
+    if there is not None and not is_ours(client, name, there.value):
         raise CannotConnect(
             f"{client.title} has another server named {name!r} in {place.path}. Choose another name with --name."
         )
@@ -90,7 +91,7 @@ def disconnecting(client: ClientProgram, machine: Machine, name: str, *, in_proj
     there = next((one for one in _entries(file, machine) if one.name == name), None)
     if there is None:
         return None
-    if not is_ours(name, there.value):
+    if not is_ours(client, name, there.value):
         raise CannotConnect(f"The server {name!r} in {file.place.path} is not this program; it was not removed.")
     try:
         text = _without_entry(file, there)
@@ -101,7 +102,9 @@ def disconnecting(client: ClientProgram, machine: Machine, name: str, *, in_proj
 
 def disconnected_text(file: FoundFile, machine: Machine, name: str) -> str | None:
     """A file's text without our entry, or None if it has none. Raises CannotEdit."""
-    there = next((one for one in _entries(file, machine) if one.name == name and is_ours(name, one.value)), None)
+    there = next(
+        (one for one in _entries(file, machine) if one.name == name and is_ours(file.client, name, one.value)), None
+    )
     return None if there is None else _without_entry(file, there)
 
 
@@ -117,7 +120,7 @@ def has_entry(change: FileChange) -> bool:
     """Whether the file has our entry now: after a client's own command ran."""
     file = file_at(change.client, change.place)
     return not file.problem and any(
-        one.name == change.name and is_ours(one.name, one.value)
+        one.name == change.name and is_ours(change.client, one.name, one.value)
         for one in listing(file, Path(os.sep), all_projects=False).entries
     )
 
@@ -141,8 +144,8 @@ def _file(client: ClientProgram, machine: Machine, in_project: bool, must_be_ins
     if place.leads_out:
         raise CannotConnect(f"{place.path} was not changed. It is a link that leads out of {place.project}.")
     if not os.path.lexists(place.path):
-        if client.name == "continue" and must_be_installed:
-            raise CannotConnect(f"Continue has no {place.path} yet; open its settings once, then connect it.")
+        if client.needs_file and must_be_installed:
+            raise CannotConnect(f"{client.title} has no {place.path} yet; open its settings once, then connect it.")
         return FoundFile(client, place, b"", {})
     if not _is_blank(place.path):
         file = file_at(client, place)
@@ -193,20 +196,13 @@ def _is_same(value: Any, entry: Mapping[str, Any]) -> bool:
 
 
 def _path(file: FoundFile, name: str) -> KeyPath:
-    at = file.place.servers[0]
-    if file.client.name == "opencode":
-        document: Any = file.document
-        mcp = document.get("mcp")
-        nested = mcp.get("servers") if isinstance(mcp, dict) else None
-        # Later versions keep them one level down; a server may be named "servers" too.
-        if isinstance(nested, dict) and not nested.keys() & {"type", "command", "url"}:
-            at = file.place.servers[1]
-    return (*at, name)
+    used = file.client.servers_in(file.document, file.place)
+    return (*(used or file.place.servers)[0], name)
 
 
 def _with_entry(file: FoundFile, there: ListedEntry | None, name: str, entry: Mapping[str, Any]) -> str:
     kind = file.place.kind
-    if file.client.name not in IN_LISTS:
+    if not file.client.writing.in_list:
         return with_value(file.text, kind, _path(file, name), dict(entry))
     text = file.text if there is None or there.index is None else without_item(file.text, kind, there.at, there.index)
     return with_item(text, kind, file.place.servers[0], dict(entry))

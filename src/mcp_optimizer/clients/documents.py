@@ -6,14 +6,15 @@ Pure: a document in, entries out, unread. `entries` reads each. Called by `impor
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.clients.finding import FoundFile
-from mcp_optimizer.clients.known import KeyPath, SwitchOff
+from mcp_optimizer.known_clients.entry_reading import value_at
+from mcp_optimizer.known_clients.program import KeyPath, SwitchOff
 
 MOST_SERVERS = 500
 """Servers that are read from one part of a file."""
@@ -47,9 +48,9 @@ def listing(found: FoundFile, folder: Path, *, all_projects: bool) -> FileListin
     """The entries of a file. Those of projects are for `folder`, unless all are wanted."""
     notes: list[str] = []
     entries: list[ListedEntry] = []
-    for at in found.place.servers:
-        servers = _at(found.document, at)
-        if servers is None or (found.client.name == "opencode" and _is_other_version(at, servers, found.document)):
+    for at in found.client.servers_in(found.document, found.place):
+        servers = value_at(found.document, at)
+        if servers is None:
             continue
         if not isinstance(servers, dict | list):
             notes.append(f'"{".".join(at)}" is not an object of servers by name')
@@ -57,18 +58,11 @@ def listing(found: FoundFile, folder: Path, *, all_projects: bool) -> FileListin
         if len(servers) > MOST_SERVERS:
             notes.append(f"it has {len(servers):,} servers; only the first {MOST_SERVERS:,} are read")
         entries += _entries(servers, at, found)
-    if found.client.name == "claude-code":
-        of_projects, others = _of_projects(found.document, folder, all_projects)
-        entries += of_projects
-        if others:
-            notes.append(f"{others} more in other projects; take them over with --all-projects")
+    of_projects, others = _of_projects(found, folder, all_projects)
+    entries += of_projects
+    if others:
+        notes.append(f"{others} more in other projects; take them over with --all-projects")
     return FileListing(tuple(entries), tuple(notes))
-
-
-def _at(document: Any, path: KeyPath) -> Any:
-    for key in path:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
 
 
 def _entries(servers: Mapping[str, Any] | list[Any], at: KeyPath, found: FoundFile) -> list[ListedEntry]:
@@ -89,15 +83,8 @@ def _name_in_list(entry: Any, number: int) -> str:
     return name if isinstance(name, str) and name else f"server-{number + 1}"
 
 
-def _is_other_version(at: KeyPath, servers: Any, document: Any) -> bool:
-    """opencode keeps its servers in `mcp`, later versions in `mcp.servers`."""
-    nested = _at(document, ("mcp", "servers"))
-    is_later = isinstance(nested, dict) and not any(key in nested for key in ("type", "command", "url"))
-    return is_later != (at == ("mcp", "servers")) or not isinstance(servers, dict)
-
-
 def _is_excluded(name: str, found: FoundFile) -> bool:
-    """Whether lists of Gemini CLI, or of Qwen Code, leave a server out."""
+    """Whether lists elsewhere in the file leave a server out."""
     if found.client.switch_off is not SwitchOff.EXCLUDED:
         return False
     excluded = _names(found.document, ("mcp", "excluded")) | _names(found.document, ("excludeMCPServers",))
@@ -106,28 +93,19 @@ def _is_excluded(name: str, found: FoundFile) -> bool:
 
 
 def _names(document: Any, at: KeyPath) -> set[str]:
-    found = _at(document, at)
+    found = value_at(document, at)
     return {item for item in found if isinstance(item, str)} if isinstance(found, list) else set()
 
 
-def _of_projects(document: Any, folder: Path, all_projects: bool) -> tuple[list[ListedEntry], int]:
-    """Claude Code's entries of this folder or of all, and how many others there are."""
+def _of_projects(found: FoundFile, folder: Path, all_projects: bool) -> tuple[list[ListedEntry], int]:
+    """The entries of this folder or of all, and how many others there are."""
     taken: list[ListedEntry] = []
     others = 0
-    for path, name, entry, is_off in _project_entries(document):
-        if (all_projects or os.path.normpath(path) == os.path.normpath(folder)) and len(taken) < MOST_SERVERS:
-            taken.append(
-                ListedEntry(name, entry, ("projects", path, "mcpServers", name), project=Path(path), is_off=is_off)
-            )
+    known = found.client.project_entries
+    for one in known(found.document) if known is not None else ():
+        is_wanted = all_projects or os.path.normpath(one.folder) == os.path.normpath(folder)
+        if is_wanted and len(taken) < MOST_SERVERS:
+            taken.append(ListedEntry(one.name, one.value, one.at, project=Path(one.folder), is_off=one.is_off))
         else:
             others += 1
     return taken, others
-
-
-def _project_entries(document: Any) -> Iterator[tuple[str, str, Any, bool]]:
-    projects = _at(document, ("projects",))
-    for path, project in projects.items() if isinstance(projects, dict) else ():
-        off = _names(project, ("disabledMcpServers",))
-        servers = _at(project, ("mcpServers",))
-        for name, entry in servers.items() if isinstance(servers, dict) else ():
-            yield path, name, entry, name in off

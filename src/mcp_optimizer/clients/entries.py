@@ -1,7 +1,7 @@
 """Translates one entry of a client's file into one of a server file, and says what was left out and why.
 
-Called by `importing`. Which keys mean what is in `dialects`; whether the result can be used is decided where server
-files are read (`upstream.config`), so there is one place for that. Messages name keys, never values.
+Called by `importing`. Which keys mean what is known of each client (`EntryReading`). Whether the result can be used is
+decided where server files are read (`upstream.config`), so there is one place for that. Messages name keys, not values.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.clients.dialects import ClientDialect, dialect_of
-from mcp_optimizer.clients.spellings import Spelling, has_variable, spelled
 from mcp_optimizer.errors import quoted
+from mcp_optimizer.known_clients.entry_reading import EntryReading, has_variable
+from mcp_optimizer.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.upstream.config import AS_WRITTEN, ENTRY_KEYS, spec_of
-from mcp_optimizer.upstream.entry_values import UnusableEntry
 from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.foreign_files import editor_values
 from mcp_optimizer.upstream.itself import is_gateway
@@ -34,8 +33,8 @@ _FOR_LATER = (FailureKind.VARIABLE, FailureKind.UNSTORED)
 class EntryOrigin:
     """Where an entry comes from."""
 
-    client: str
-    """Its name."""
+    reading: EntryReading
+    """How its client writes entries."""
     home: Path
     folder: Path | None = None
     """What relative paths begin at, if that is known."""
@@ -82,39 +81,39 @@ def _entry(value: Any, origin: EntryOrigin) -> tuple[dict[str, Any], tuple[str, 
         raise UnusableEntry("the entry is not an object")
     if len(value) > _MOST_KEYS:
         raise UnusableEntry(f"the entry has {len(value):,} keys; at most {_MOST_KEYS} are read")
-    dialect = dialect_of(origin.client)
-    notes = list(_about_variables(value, dialect))
+    reading = origin.reading
+    notes = list(_about_variables(value, reading))
     values = editor_values(origin.home, origin.folder if origin.is_project else None)
     kept = {key: item for key, item in value.items() if key in AS_WRITTEN}
-    spelt = spelled({key: item for key, item in value.items() if key not in kept}, dialect.spelling, values)
-    entry, left_out = _renamed(dialect.shape(spelt | kept), dialect)
+    spelt = reading.spelled({key: item for key, item in value.items() if key not in kept}, values)
+    entry, left_out = _renamed(reading.shape(spelt | kept), reading)
     entry = _with_type(entry)
-    if "timeout" in entry and dialect.in_milliseconds:
+    if "timeout" in entry and reading.in_milliseconds:
         entry["timeout"] = _seconds(entry["timeout"])
     entry = _with_paths(entry, origin)
     return entry, (*notes, *left_out)
 
 
-def _about_variables(value: Mapping[str, Any], dialect: ClientDialect) -> Iterator[str]:
-    if dialect.spelling not in (Spelling.NONE, Spelling.OPENCODE):
+def _about_variables(value: Mapping[str, Any], reading: EntryReading) -> Iterator[str]:
+    if not reading.variables.leaves_braces:
         return
     for key, item in value.items():
         if key not in AS_WRITTEN and has_variable(item):
             yield f"{quoted(key)} has a ${{...}}, which the client leaves as it is and mcp-optimizer replaces"
 
 
-def _renamed(flat: Mapping[str, Any], dialect: ClientDialect) -> tuple[dict[str, Any], list[str]]:
+def _renamed(flat: Mapping[str, Any], reading: EntryReading) -> tuple[dict[str, Any], list[str]]:
     """The entry in our keys, and notes about all others."""
     entry: dict[str, Any] = {}
     notes: list[str] = []
     unknown: list[str] = []
     for key, value in flat.items():
-        ours = dialect.renamed.get(key, key)
+        ours = reading.renamed.get(key, key)
         says_nothing = value is None or (ours not in ENTRY_KEYS and value in ({}, [], ""))
         if says_nothing or key in _SWITCHES:
             continue
-        if key in dialect.left_out and not (key == "trust" and isinstance(value, str)):
-            notes.append(f"{quoted(key)} is left out: {dialect.left_out[key]}")
+        if key in reading.left_out and not (key == "trust" and isinstance(value, str)):
+            notes.append(f"{quoted(key)} is left out: {reading.left_out[key]}")
         elif ours not in ENTRY_KEYS:
             unknown.append(quoted(key))
         elif ours in entry:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.clients.known import CLIENTS, Base, ClientProgram, FilePlace, KnownFile
+from mcp_optimizer.known_clients.program import Base, ClientProgram, FilePlace, KeyPath, KnownFile
+from mcp_optimizer.known_clients.table import CLIENTS
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import UnreadableText, duplicate_keys, parsed
 
@@ -134,29 +135,10 @@ def file_named(path: Path, machine: Machine) -> FoundFile:
     return FoundFile(client, FilePlace(path, kind, servers, project), found.content, found.document)
 
 
-def _written_by(document: Mapping[str, Any], kind: FileKind) -> tuple[ClientProgram, tuple[tuple[str, ...], ...]]:
+def _written_by(document: Mapping[str, Any], kind: FileKind) -> tuple[ClientProgram, tuple[KeyPath, ...]]:
     """Whose way of writing a document is, and where its servers may be."""
-    name = _name_of_writer(document, kind)
-    if name is None:
-        return ANY_FILE, ANY_FILE.known_files[0].servers
-    client = CLIENTS[name]
-    known = next((file for file in client.known_files if file.kind is kind), client.known_files[0])
-    return client, known.servers
-
-
-def _name_of_writer(document: Mapping[str, Any], kind: FileKind) -> str | None:
-    if kind is FileKind.TOML:
-        return "vibe" if isinstance(document.get("mcp_servers"), list) else "codex"
-    if kind is FileKind.YAML:
-        return "goose" if "extensions" in document else "continue"
-    for key, name in (("context_servers", "zed"), ("amp.mcpServers", "amp"), ("projects", "claude-code")):
-        if isinstance(document.get(key), dict):
-            return name
-    if isinstance(document.get("mcpServers"), list) or "experimental" in document:
-        return "continue"
-    if isinstance(document.get("servers"), dict):
-        return "vscode"
-    nested = document.get("mcp")
-    if isinstance(nested, dict) and "mcpServers" not in document and not isinstance(document.get("inputs"), list):
-        return "opencode"
-    return None
+    for client in CLIENTS.values():
+        if client.signs is not None and client.signs.wrote(document, kind):
+            known = next((file for file in client.known_files if file.kind is kind), client.known_files[0])
+            return client, known.servers
+    return ANY_FILE, ANY_FILE.known_files[0].servers

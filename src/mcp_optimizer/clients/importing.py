@@ -15,8 +15,8 @@ from typing import Any
 from mcp_optimizer.clients.documents import ListedEntry, listing
 from mcp_optimizer.clients.entries import EntryOrigin, TranslatedEntry, translated
 from mcp_optimizer.clients.finding import ANY_FILE, FoundFile, Machine
-from mcp_optimizer.clients.known import KeyPath
 from mcp_optimizer.clients.literal_secrets import SecretsOfEntry
+from mcp_optimizer.known_clients.program import KeyPath
 from mcp_optimizer.textfiles.editing import with_value
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.upstream.variables import secrets_used
@@ -159,10 +159,10 @@ def beside_stored(entry: PlannedEntry, stored: Mapping[str, str]) -> PlannedEntr
 
 def _origin(file: FoundFile, listed: ListedEntry, machine: Machine) -> EntryOrigin:
     if listed.project is not None:
-        return EntryOrigin(file.client.name, machine.home, listed.project, is_project=True)
+        return EntryOrigin(file.client.reading, machine.home, listed.project, is_project=True)
     # Only of a server file is it known what paths are relative to.
     folder = file.place.path.parent if file.client is ANY_FILE else None
-    return EntryOrigin(file.client.name, machine.home, folder)
+    return EntryOrigin(file.client.reading, machine.home, folder)
 
 
 def _problem_of_name(name: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_optimizer.clients.spellings import has_variable
+from mcp_optimizer.known_clients.entry_reading import has_variable
 from mcp_optimizer.upstream.redaction import has_random_part, holds_secret, is_named_secret
 
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest)\s+", re.IGNORECASE)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from mcp_optimizer.clients.documents import ListedEntry
 from mcp_optimizer.clients.finding import FoundFile
-from mcp_optimizer.clients.known import KeyPath, SwitchOff
+from mcp_optimizer.known_clients.program import KeyPath, SwitchOff
 from mcp_optimizer.textfiles.editing import with_value, without_item, without_value
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import parsed

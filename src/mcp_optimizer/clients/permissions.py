@@ -7,26 +7,21 @@ called without asking is not carried over: the client asks about our tools in it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.clients.finding import LARGEST, FoundFile, Machine, content_of
+from mcp_optimizer.clients.finding import LARGEST, Machine, content_of
 from mcp_optimizer.clients.importing import ImportPlan, PlannedEntry
 from mcp_optimizer.domain.decisions import Effect, Rule
+from mcp_optimizer.known_clients.permitting import ClientPermission, listed_texts, literal
+from mcp_optimizer.known_clients.program import ClientProgram
 from mcp_optimizer.textfiles.editing import with_item
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import UnreadableText, parsed
 
-_MOST = 1_000
-"""Rules that are read from one file, and tools of one entry."""
-_LONGEST = 300
 _NAMED = 5
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
-_SIGNS = re.compile(r"[*?\[]")
-_EFFECTS = {"deny": Effect.DENY, "ask": Effect.ASK}
 _STRICTEST = (Effect.DENY, Effect.ASK, Effect.ALLOW)
 
 
@@ -43,19 +38,15 @@ def carried(plan: ImportPlan, existing: Mapping[str, Any], machine: Machine) -> 
     """The rules for all servers of a plan that are ours now. `existing`: the entries that were in our file before."""
     rules: list[Rule] = []
     left: list[str] = []
-    for client in dict.fromkeys(file.client.name for file in plan.files):
-        moved = [one for one in plan.entries if one.is_there and one.file.client.name == client]
+    for client in dict.fromkeys(file.client for file in plan.files):
+        moved = [one for one in plan.entries if one.is_there and one.file.client is client]
         if not moved:
             continue
         for one in moved:
             rules += _of_entry(one, existing.get(one.name))
             left += _only_some(one, existing.get(one.name))
-        if client == "claude-code":
-            found, unread = _of_claude(moved, machine)
-            rules, left = [*rules, *found], [*left, *unread]
-        if client == "opencode":
-            for file in (one for one in plan.files if one.client.name == client and not one.problem):
-                rules += _of_opencode(moved, file)
+        found, unread = _of_files(client, moved, plan, machine)
+        rules, left = [*rules, *found], [*left, *unread]
     return CarriedRules(tuple(_ordered(rules)), tuple(left))
 
 
@@ -104,156 +95,66 @@ def _of_entry(one: PlannedEntry, existing: Any) -> Iterator[Rule]:
     value = one.listed.value if isinstance(one.listed.value, dict) else {}
     reason = f"{one.file.client.title} did not offer it"
     if isinstance(existing, dict):
-        for tool in _texts(value, "disabledTools", "disabled_tools", "excludeTools"):
-            yield Rule(Effect.DENY, _literal(one.name), _literal(tool), reason=reason)
-    if one.file.client.name == "codex":
-        yield from _of_codex(one, value)
+        for tool in listed_texts(value, "disabledTools", "disabled_tools", "excludeTools"):
+            yield Rule(Effect.DENY, literal(one.name), literal(tool), reason=reason)
+    for said in one.file.client.permissions.of_entry(one.listed.name, value):
+        yield _rule(said, one)
+
+
+def _rule(said: ClientPermission, one: PlannedEntry) -> Rule:
+    """What a client does with a server, as a rule about the server that it is here."""
+    return Rule(Effect(said.kind.value), literal(one.name), said.tool, reason=said.reason)
 
 
 def _only_some(one: PlannedEntry, existing: Any) -> Iterator[str]:
     """What to say where a client offered only some tools of a server, and our entry was there before with more."""
     value = one.listed.value if isinstance(one.listed.value, dict) else {}
-    only = _texts(value, "enabled_tools", "enabledTools", "includeTools", "available_tools")
-    if one.file.client.name == "copilot-cli" and "*" not in _texts(value, "tools"):
-        only = _texts(value, "tools")
-    there = _texts(existing, "tools") if isinstance(existing, dict) else only
+    only = listed_texts(value, "enabled_tools", "enabledTools", "includeTools", "available_tools")
+    chosen = one.file.client.permissions.chosen_key
+    if chosen and "*" not in (named := listed_texts(value, chosen)):
+        only = named
+    there = listed_texts(existing, "tools") if isinstance(existing, dict) else only
     if only and not (there and set(there) <= set(only)):
         shown = ", ".join(only[:_NAMED]) + (" ..." if only[_NAMED:] else "")
         yield f'{one.name}: {one.file.client.title} offered only {shown}. Ours offers more; add "tools" to its entry'
 
 
-def _of_codex(one: PlannedEntry, value: Mapping[str, Any]) -> Iterator[Rule]:
-    reason = "Codex asked about it"
-    tools = value.get("tools")
-    modes = {
-        name: tool.get("approval_mode")
-        for name, tool in (list(tools.items())[:_MOST] if isinstance(tools, dict) else ())
-        if isinstance(name, str) and isinstance(tool, dict)
-    }
-    asks_all = value.get("default_tools_approval_mode") == "prompt"
-    for name, mode in modes.items():
-        if mode == "prompt":
-            yield Rule(Effect.ASK, _literal(one.name), _literal(name), reason=reason)
-        elif mode is not None and asks_all:
-            yield Rule(Effect.ALLOW, _literal(one.name), _literal(name), reason=reason)
-    if asks_all:
-        yield Rule(Effect.ASK, _literal(one.name), "*", reason=reason)
-
-
-def _of_claude(moved: Sequence[PlannedEntry], machine: Machine) -> tuple[list[Rule], list[str]]:
-    """`permissions` of Claude Code's settings: `mcp__server`, `mcp__server__*` and `mcp__server__tool`."""
+def _of_files(
+    client: ClientProgram, moved: Sequence[PlannedEntry], plan: ImportPlan, machine: Machine
+) -> tuple[list[Rule], list[str]]:
+    """What a client's files say about servers that moved, and what of it is not carried over."""
+    reading = client.permissions
     rules: list[Rule] = []
     left: list[str] = []
     allowed = 0
-    for path in _claude_files(machine):
-        said, problem = _document(path)
+    if reading.of_file is None:
+        return rules, left
+    servers = list(dict.fromkeys(one.listed.name for one in moved))
+    for path, document, problem in _documents(client, plan, machine):
         if problem:
             left.append(f"{path} was not read, so its permissions are not carried over: {problem}")
-        permissions = said.get("permissions")
-        given = permissions if isinstance(permissions, dict) else {}
-        for kind, effect in _EFFECTS.items():
-            for text in _texts(given, kind):
-                if text.startswith("mcp__"):
-                    found = [rule for one in moved for rule in _claude_rules(text, one, effect, path)]
-                    rules += found
-        allowed += sum(
-            any(True for one in moved for _ in _claude_rules(text, one, Effect.ALLOW, path))
-            for text in _texts(given, "allow")
-        )
+        said = reading.of_file(document, servers, path.name)
+        rules += [_rule(one, entry) for one in said.found for entry in moved if entry.listed.name == one.server]
+        allowed += said.allowed
     if allowed:
         left.append(
-            f"Claude Code called {allowed} kind{'s' if allowed > 1 else ''} of tools without asking; it asks about "
+            f"{client.title} called {allowed} kind{'s' if allowed > 1 else ''} of tools without asking; it asks about "
             "call_tool and call_tool_read now. Allow call_tool_read there for tools that only read"
         )
     return rules, left
 
 
-def _claude_files(machine: Machine) -> list[Path]:
-    named = machine.environment.get("CLAUDE_CONFIG_DIR", "")
-    own = machine.home / (named.removeprefix("~/") if named else ".claude")
-    managed = {
-        "darwin": Path("/Library/Application Support/ClaudeCode"),
-        "win32": Path("C:/Program Files/ClaudeCode"),
-    }.get(machine.platform, Path("/etc/claude-code"))
-    project = machine.folder / ".claude"
-    return [
-        managed / "managed-settings.json",
-        *(
-            folder / name
-            for folder in dict.fromkeys((own, project))
-            for name in ("settings.json", "settings.local.json")
-        ),
-    ]
-
-
-def _claude_rules(text: str, one: PlannedEntry, effect: Effect, path: Path) -> Iterator[Rule]:
-    """A text as a rule about a server, if it is about that. Claude Code writes `_` for what names may not contain."""
-    server = "mcp__" + _NOT_PLAIN.sub("_", one.listed.name)
-    said = text.removeprefix(server)
-    reason = f"Claude Code's {path.name} says {effect}"
-    if _SIGNS.search(text[: len(server) + 1]):
-        # About several servers: as much of it as may be meant.
-        if _prefix(text).startswith(server) or server.startswith(_prefix(text)):
-            tool = "*" + text.rpartition("*")[2].lstrip("_").replace("_", "?") if text.count("__") > 1 else "*"
-            yield Rule(effect, _literal(one.name), tool, reason=reason)
-    elif text.startswith(server) and said in ("", "__*", "__"):
-        yield Rule(effect, _literal(one.name), "*", reason=reason)
-    elif text.startswith(server) and said.startswith("__"):
-        # What was replaced by `_` is not known, so any character will do.
-        yield Rule(effect, _literal(one.name), said[2:].replace("_", "?").replace("[", "[[]"), reason=reason)
-
-
-def _prefix(text: str) -> str:
-    """What stands before the first sign of a pattern."""
-    sign = _SIGNS.search(text)
-    return text[: sign.start()] if sign else text
-
-
-def _of_opencode(moved: Sequence[PlannedEntry], file: FoundFile) -> Iterator[Rule]:
-    """`permission` and, earlier, `tools`: patterns of `server_tool`, of which the last that matches counts."""
-    document = file.document if isinstance(file.document, dict) else {}
-    permission = document.get("permission")
-    if isinstance(permission, str):
-        permission = {"*": permission}
-    tools = document.get("tools")
-    said: list[tuple[str, Effect]] = [
-        (pattern, Effect.DENY)
-        for pattern, is_on in (tools.items() if isinstance(tools, dict) else ())
-        if is_on is False
-    ]
-    given = list(permission.items())[:_MOST] if isinstance(permission, dict) else []
-    said += [(str(pattern), effect) for pattern, value in given if (effect := _strictest(value)) is not None]
-    reason = f"opencode's {file.place.path.name} limits it"
-    for number, (pattern, effect) in enumerate(said):
-        if effect is Effect.ALLOW and any(later is not Effect.ALLOW for _, later in said[number:]):
-            continue
-        for one in moved:
-            server = _NOT_PLAIN.sub("_", one.listed.name) + "_"
-            if pattern.startswith(server):
-                tool = pattern.removeprefix(server) or "*"
-            elif "*" in pattern and server.startswith(_prefix(pattern)):
-                tool = "*" + pattern.rpartition("*")[2].removeprefix("_")
-            else:
-                continue
-            tool = tool.replace("_", "?") if effect is not Effect.ALLOW else tool
-            yield Rule(effect, _literal(one.name), tool, reason=reason)
-
-
-def _strictest(value: Any) -> Effect | None:
-    """What a permission says; of one that depends on arguments, the strictest."""
-    found = list(value.values()) if isinstance(value, dict) else [value]
-    return next((effect for effect in _STRICTEST if effect.value in found), None)
-
-
-def _texts(value: Mapping[str, Any], *keys: str) -> list[str]:
-    """The texts of lists under these keys."""
-    found = (item for key in keys if isinstance(value.get(key), list) for item in value[key][:_MOST])
-    return [item for item in found if isinstance(item, str) and 0 < len(item) <= _LONGEST and item.isprintable()]
-
-
-def _literal(name: str) -> str:
-    """A pattern that only this name matches."""
-    return _SIGNS.sub(lambda sign: f"[{sign.group()}]", name)
+def _documents(
+    client: ClientProgram, plan: ImportPlan, machine: Machine
+) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
+    """The files in which a client keeps permissions, and why one cannot be read."""
+    if (others := client.permissions.other_files) is None:
+        for file in plan.files:
+            if file.client is client and not file.problem:
+                yield file.place.path, file.document if isinstance(file.document, dict) else {}, ""
+        return
+    for path in others(machine.home, machine.environment, machine.platform, machine.folder):
+        yield path, *_document(path)
 
 
 def _document(path: Path) -> tuple[Mapping[str, Any], str]:

@@ -17,7 +17,7 @@ from mcp_optimizer.clients.backups import Backup, Backups, digest
 from mcp_optimizer.clients.connecting import CannotConnect, FileChange, disconnected_text
 from mcp_optimizer.clients.documents import ListedEntry, listing
 from mcp_optimizer.clients.finding import FoundFile, Machine, file_at, places
-from mcp_optimizer.clients.known import ClientProgram, FilePlace, SwitchOff
+from mcp_optimizer.known_clients.program import ClientProgram, FilePlace, SwitchOff
 from mcp_optimizer.textfiles.editing import CannotEdit, with_item, with_value, without_value
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import UnreadableText, parsed

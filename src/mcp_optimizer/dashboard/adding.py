@@ -87,7 +87,7 @@ def adding_form(entered: Mapping[str, str], action: str, *, keeps_secrets: bool,
     pairs = [_pair(at, entered) for at in range(PAIRS)] if keeps_secrets else None
     note = (
         "Variables of a command’s environment, or headers of an address. The values are stored encrypted, and never "
-        "shown again. They must be entered again if something else was wrong."
+        "shown again. Enter them again if another field was wrong."
         if keeps_secrets
         else "Variables and headers can be added with a database, which keeps their values encrypted."
     )

@@ -102,7 +102,7 @@ def _key(key: ApiKey, values: CallersPage) -> tuple[Child, ...]:
     )
     if not values.visitor.can_manage:
         return cells
-    question = "Whoever uses it is refused within two seconds. This cannot be undone."
+    question = "Requests with it are refused within two seconds. This cannot be undone."
     revoke = confirmed("Revoke", named(key.name), question, f"{PATH}/revoke", hidden("id", key.id))
     return (*cells, revoke if state == "living" else None)
 
@@ -145,12 +145,13 @@ def _scopes(scopes: Sequence[str]) -> Child:
 
 
 def _active(values: CallersPage) -> Html:
-    title = "Who was here in the last 24 hours"
+    title = "Callers in the last 24 hours"
     if not values.active:
-        return section(title, el("p", "The audit knows of nobody.", class_="empty"))
+        return section(title, el("p", "The audit has no callers.", class_="empty"))
     rows = [
         (
-            [el("a", named(one.caller) or "nobody", href=audit_href(caller=one.caller)) if one.caller else "nobody",
+            [el("a", named(one.caller) or "no caller", href=audit_href(caller=one.caller)) if one.caller
+             else "no caller",
              el("span", f" of {named(one.tenant)}", class_="note") if one.tenant else None],
             number(one.acts),
             number(one.refused),

@@ -131,7 +131,7 @@ class CallerRoutes:
         except CatalogError:
             return await self._page(request, _NO_ANSWER, status=503)
         if name is None:
-            told = "There is no living key with this id: perhaps somebody revoked it just now."
+            told = "There is no valid key with this id. It may have just been revoked."
             return await self._page(request, told, status=404)
         self._sources.acts.record(visitor_of(request), "key/revoke", tool=name)
         return await _back_to_all(request)

@@ -15,7 +15,7 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.upstream.file_edits import Edit, change_file
 
 _NOTHING = "There is nothing to undo here."
-_CHANGED = "The server file was changed since, by somebody else: undo that there, so that nothing is lost."
+_CHANGED = "The server file has been changed since, outside this page: undo that there, and nothing is lost."
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ class FileChanges:
             if (last := self.last) is None:
                 raise ConfigurationError(_NOTHING)
             if shown_at and shown_at != str(last.at_ms):
-                raise ConfigurationError(f"Meanwhile somebody {last.told}. Look again at what there is to undo.")
+                raise ConfigurationError(
+                    f"The last change is another one now: {last.told}. Look again before you undo it."
+                )
 
             def restored(text: str) -> str:
                 if text != last.after:

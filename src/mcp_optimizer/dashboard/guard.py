@@ -39,7 +39,7 @@ _OWN_PAGES = ("same-origin", "none")
 _WRONG_PAUSE = 0.5
 _RETRY_AFTER = {429: 60, 503: 2}
 _TITLES = {403: "Not permitted", 429: "Too many wrong tokens", 503: "Try again shortly"}
-_NOT_FOR_ALL = "Everybody who reaches this page may look at savings and tools. The rest is for those who are signed in."
+_NOT_FOR_ALL = "Anyone who reaches this page may look at savings and tools. Everything else needs a sign-in."
 
 
 class Guard:

@@ -16,7 +16,7 @@ from mcp_optimizer.runtime.terminal_text import span
 PATH = "/logins"
 _WAITING = ("login needed", "more permissions needed")
 _CLOSE = "You can close this page. The dashboard is where you left it."
-_ANY = "what the server gives by default"
+_ANY = "the server's default"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _facts(row: LoginRow, now: float) -> list[tuple[str, Child]]:
     login = row.login
     found: list[tuple[str, Child]] = []
     if row.is_account:
-        found.append(("Account", "the gateway's own; nobody logs in"))
+        found.append(("Account", "the gateway's own account; no login needed"))
     if login.issuer:
         found += [("Issuer", login.issuer), ("Permissions", permissions(login.scopes))]
     if login.wanted:

@@ -226,7 +226,7 @@ def _without_database() -> Iterator[None]:
     try:
         yield
     except CatalogError as error:
-        raise NotAdmitted(503, f"It cannot be said now who is signed in: {error}.") from None
+        raise NotAdmitted(503, f"Sign-ins cannot be checked now: {error}.") from None
 
 
 def _address(request: Request) -> str:

@@ -88,7 +88,7 @@ class ServerPage:
 
 def servers_page(values: ServersPage) -> str:
     around = values.around
-    lead = "Every server behind the gateway: its state, and what can be done about it."
+    lead = "Every server behind the gateway, with its state and the possible actions."
     form = adding_form(values.entered, PATH, keeps_secrets=around.keeps_secrets,
                        is_open=bool(values.entered) or not values.servers)  # fmt: skip
     body = [
@@ -263,8 +263,8 @@ def removal_page(server: ServerShown, around: Around) -> str:
         el("h1", f"Remove {name}?"),
         el("p", "Its entry leaves the server file, its process ends, and its tools are gone. This can be undone here "
                 "until the file changes again.", class_="lead"),
-        el("p", "What stays: secrets that it uses, a login to it, its history, and what its tools were when they were "
-                "approved.", class_="note"),
+        el("p", "Kept: secrets that it uses, a login to it, its history, and the approved state of its tools.",
+           class_="note"),
         el("div",
            button("Remove", name, server_page_href(server.name, "remove"), is_main=True),
            el("a", "Keep it", href=server_page_href(server.name), class_="button"),

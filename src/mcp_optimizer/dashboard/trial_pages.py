@@ -189,7 +189,7 @@ def question_part(trial: Trial, arguments: str) -> Html:
                  hidden(RAW, arguments), hidden("sure", "yes"), is_main=True)  # fmt: skip
     return el(
         "div",
-        el("p", el("strong", "This tool may change or delete something for good."), " Call it with these arguments?"),
+        el("p", el("strong", "This tool may change or delete data permanently."), " Call it with these arguments?"),
         el("pre", el("code", arguments), tabindex="0"),
         el("div", yes, el("a", "No", href=tool_href(trial.server, trial.tool), class_="button"), class_="actions"),
         class_="notice asks",

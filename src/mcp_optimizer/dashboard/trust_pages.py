@@ -143,7 +143,7 @@ def _line(line: str) -> Html:
 
 
 def _reset(server: str) -> Html:
-    question = "Forget what was approved. Whatever the server lists next counts as approved, without anybody looking."
+    question = "Forget the approvals. The server's next list counts as approved, without a review."
     return confirmed("Reset", named(server), question, _action(server, "reset"))
 
 
@@ -165,7 +165,7 @@ def _servers(values: TrustPage) -> Html:
         return section("Servers", el("p", "No server has listed tools yet.", class_="empty"))
     more = len(values.servers) - _MOST_SERVERS
     note = f"and {more:,} more: mcp-optimizer trust list" if more > 0 else None
-    return section("Servers", table(titles, rows, "Servers and what was approved", "stack"), note=note)
+    return section("Servers", table(titles, rows, "Servers and approvals", "stack"), note=note)
 
 
 def _state(server: ServerOverview) -> str:

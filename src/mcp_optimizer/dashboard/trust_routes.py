@@ -40,7 +40,7 @@ from mcp_optimizer.trust.pins import unpacked, versions_of
 _MOST_DIFFS = 20
 """Diffs of one page: each may have hundreds of lines."""
 
-_CHANGED = "It is not what was shown: it changed meanwhile, or somebody else approved it. Look again."
+_CHANGED = "It has changed since it was shown, or has been approved already. Look again."
 _NO_ANSWER = "The database does not answer. Try again shortly."
 
 

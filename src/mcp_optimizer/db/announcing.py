@@ -96,7 +96,7 @@ class OtherGateways:
             try:
                 await link.send(bodies)
             except CatalogError as error:
-                logger.debug("Other gateways were not told: %s", error)
+                logger.debug("Other gateways were not notified: %s", error)
                 self._missed |= unsaid.keys()
 
     async def _follow(self, place: Path | str) -> None:

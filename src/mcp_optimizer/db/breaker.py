@@ -56,7 +56,7 @@ class Breaker:
         self._opened = opened
         self._patience = patience
         self._is_open = False
-        self._work = BackgroundTasks(logger, "Nobody waited any more for this of the database", (CatalogError,))
+        self._work = BackgroundTasks(logger, "An abandoned request to the database failed", (CatalogError,))
         self._probing = BackgroundTasks(logger, "The database is not looked at any more")
 
     @property
@@ -79,7 +79,7 @@ class Breaker:
         if not self._is_open:
             self._is_open = True
             logger.warning(
-                "The database did not answer within %g s. Nobody waits for it until it does.", self._patience
+                "The database did not answer within %g s. Requests do not wait for it until it does.", self._patience
             )
             self._probing.spawn(self._probe_until_it_answers(), name="probe of the database")
         raise CatalogError(f"{_AWAY} within {self._patience:g} s")

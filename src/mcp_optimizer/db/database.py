@@ -1,7 +1,8 @@
 """Opens the catalog: in PostgreSQL, or a SQLite file that is created, migrated, checked, and rebuilt if unusable.
 
-The file is disposable: the next start computes everything in it again. A file that is damaged or not ours is moved
-aside, never repaired and never deleted. Called by the composition root; knows nothing of tools.
+The file is disposable: the next start computes everything in it again. A file that is damaged, not ours, or made before
+the first release is moved aside, never repaired and never deleted. Called by the composition root; knows nothing of
+tools.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from mcp_optimizer.db.file_writer import FileWriter
 from mcp_optimizer.db.private_files import make_file, make_folder, mend
-from mcp_optimizer.db.schema import APPLICATION_ID, migrate
+from mcp_optimizer.db.schema import APPLICATION_ID, FIRST, ITS_REVISION, migrate, too_old
 from mcp_optimizer.db.shared_tables import metadata
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -194,6 +195,8 @@ def _why_unusable(path: Path) -> str:
                 return _FOREIGN
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 return "is damaged"
+            if (revision := _revision(connection)) and revision < FIRST:
+                return f"was {too_old(revision)}"
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
@@ -203,6 +206,13 @@ def _why_unusable(path: Path) -> str:
     except sqlite3.DatabaseError:
         return "is damaged or not a SQLite file"
     return ""
+
+
+def _revision(connection: sqlite3.Connection) -> str:
+    """The schema of our file; empty if it has none yet."""
+    has_one = "SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'"
+    found = connection.execute(ITS_REVISION).fetchone() if connection.execute(has_one).fetchone()[0] else None
+    return str(found[0]) if found else ""
 
 
 def _set_aside(path: Path) -> Path:

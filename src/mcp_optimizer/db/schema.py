@@ -32,14 +32,21 @@ from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)
 
+FIRST = "0017"
+"""The schema of the first release. What is older was made before it, and no migration leads from there to here."""
+
 HEAD = "0017"
 """The newest migration; a database already at it opens without loading Alembic."""
 
-OLDEST_READER = "0011"
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+OLDEST_READER = "0017"
 """The oldest schema whose gateways can use a new database: that of the last migration that calls `contract`, if any."""
 
 APPLICATION_ID = 0x4D43504F
 """Marks a SQLite file, and a lock in PostgreSQL, as ours ("MCPO")."""
+
+ITS_REVISION = "SELECT version_num FROM alembic_version"
 
 _one_migration = Lock()
 """Alembic has one context per process, and databases are opened in threads."""
@@ -81,7 +88,7 @@ def _upgrade(connection: Connection) -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     with _one_migration:
@@ -103,10 +110,14 @@ def contract(connection: Connection, revision: str) -> None:
 
 
 def _needs_nothing(connection: Connection) -> bool:
-    """Whether it is at `HEAD`, or newer and no less; raises CatalogError if it is too new for us."""
+    """Whether it is at `HEAD`, or newer and no less; raises CatalogError if it is too old or too new for us."""
     if not inspect(connection).has_table("alembic_version"):
         return False
-    revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    revision = connection.execute(text(ITS_REVISION)).scalar()
+    if revision is not None and revision < FIRST:
+        is_schema = connection.dialect.name == "postgresql"
+        move = "Rename its schema (ALTER SCHEMA mcp_optimizer RENAME TO another_name)" if is_schema else "Move it away"
+        raise CatalogError(f"The catalog was {too_old(revision)}. {move}, or choose another database with --database.")
     if revision is None or revision < HEAD:
         return False
     if revision > HEAD and _oldest_reader(connection, revision) > HEAD:
@@ -117,6 +128,11 @@ def _needs_nothing(connection: Connection) -> bool:
     if revision > HEAD:
         logger.info("The catalog has the newer schema %s, which only adds to %s; it is used.", revision, HEAD)
     return True
+
+
+def too_old(revision: str) -> str:
+    """How a database of before the first release was made."""
+    return f"made before the first release (schema {revision}), and this version cannot read it"
 
 
 def _oldest_reader(connection: Connection, revision: str) -> str:

@@ -24,7 +24,9 @@ def readable_database(value: str) -> str:
         # Not passed on, because the error may quote the password.
         before_path = "@@"
     if value.count("@") != before_path.count("@") or before_path.count("@") > 1:
-        raise ValueError("it cannot be read; write what is special in a password as %XX, such as %40 for @, %2F for /")
+        raise ValueError(
+            "it cannot be read; write special characters of a password as %XX, such as %40 for @, %2F for /"
+        )
     return value
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.known_clients.habits import UNKNOWN, ClientHabits, LoadMarks
 
 NATIVE_INSTRUCTIONS = "What was cut of a result, read_result reads."
 
@@ -21,9 +22,6 @@ LIST_TTL_MS = 3_600_000
 
 CHANGING_TTL_MS = 60_000
 """The same of a list that changes when a server comes or goes."""
-
-_LOADING_ON_DEMAND = ("claude-code",)
-"""How the names of clients begin that hide tools behind a search of their own, unless a tool asks them not to."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +53,22 @@ class Signpost:
         """Whom a list with it is the same for: what is behind the gateway depends on who asks."""
         return "private" if self.may_change else "public"
 
-    def on(self, tools: Sequence[dict[str, Any]], client: str = "") -> tuple[dict[str, Any], ...]:
+    def on(self, tools: Sequence[dict[str, Any]], habits: ClientHabits = UNKNOWN) -> tuple[dict[str, Any], ...]:
         """Our own tools as this client gets them: find_tool says what it searches."""
         named = tuple(self._named(tool) for tool in tools)
-        if not client.strip().lower().startswith(_LOADING_ON_DEMAND):
+        if (marks := habits.load_marks) is None:
             return named
-        return tuple({**tool, "_meta": self._loaded(tool["name"])} for tool in named)
+        return tuple({**tool, "_meta": self._loaded(tool["name"], marks)} for tool in named)
 
     def _named(self, tool: dict[str, Any]) -> dict[str, Any]:
         if not self.servers or tool["name"] != "find_tool":
             return tool
         return {**tool, "description": f"{tool['description']} Servers: {self.servers}."}
 
-    def _loaded(self, tool: str) -> dict[str, Any]:
+    def _loaded(self, tool: str, marks: LoadMarks) -> dict[str, Any]:
         """A search for these tools would be a search for the search."""
-        hint = {"anthropic/searchHint": self.servers} if self.servers and tool == "find_tool" else {}
-        return {"anthropic/alwaysLoad": True, **hint}
+        hint = {marks.hint: self.servers} if self.servers and tool == "find_tool" else {}
+        return {marks.always: True, **hint}
 
 
 NO_SIGNPOST = Signpost(may_change=False)
@@ -215,30 +213,9 @@ CALLING = frozenset({"call_tool", "call_tool_read"})
 """The tools of ours that call another."""
 
 
-_ASKING = (
-    "claude",
-    "codex",
-    "gemini-cli",
-    "qwen-cli",
-    "copilot",
-    "github-copilot",
-    "opencode",
-    "visual studio code",
-    "cursor",
-    "kimi",
-    "continue",
-    "cline",
-    "roo",
-)
-"""How the names of clients begin, in lower case, that ask or refuse by tool. Without annotations, `codex exec` and
-Claude Code's plan mode call nothing, and "do not ask again" is about every tool of every server. Here, because this is
-asked before the gateway is loaded.
-"""
-
-
-def splits_calls(client: str, wanted: bool | None) -> bool:
-    """Whether a client gets calls that only read apart. `wanted`: what the settings say; None leaves it to its name."""
-    return client.strip().lower().startswith(_ASKING) if wanted is None else wanted
+def splits_calls(habits: ClientHabits, wanted: bool | None) -> bool:
+    """Whether a client gets calls that only read apart: as the settings say, or by its habits if `wanted` is None."""
+    return habits.asks_by_tool if wanted is None else wanted
 
 
 def own_tools(

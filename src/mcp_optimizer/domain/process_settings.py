@@ -20,7 +20,7 @@ class ProcessSettings(BaseModel):
     peer_address: str = Field(
         default="",
         description="Address at which the other gateways on the same PostgreSQL reach this one, such as "
-        "http://10.0.0.7:8765. Default: what it listens on; with --http 0.0.0.0:PORT, the address from which it "
+        "http://10.0.0.7:8765. Default: the address it listens on; with --http 0.0.0.0:PORT, the address from which it "
         "reaches the database.",
     )
     shutdown_timeout: float = Field(
@@ -30,8 +30,8 @@ class ProcessSettings(BaseModel):
         default=None,
         ge=0,
         description="Seconds, within shutdown_timeout, for which HTTP calls are still accepted after SIGTERM while "
-        "/ready already returns 503. Behind a load balancer: the time it takes to notice. Default: 3 if something "
-        "asked /ready in the last 30 s, otherwise none.",
+        "/ready already returns 503. Behind a load balancer: the time it takes to notice. Default: 3 if /ready was "
+        "requested in the last 30 s, otherwise none.",
     )
 
     @field_validator("peer_address")

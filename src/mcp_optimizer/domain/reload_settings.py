@@ -33,7 +33,7 @@ class ReloadSettings(BaseModel):
 
     reload: bool = Field(
         default=True,
-        description="Take in changes of the server file and the settings file while the gateway runs. Without, only "
+        description="Apply changes of the server file and the settings file while the gateway runs; otherwise only "
         "at SIGHUP.",
     )
     _origin: SettingsOrigin = PrivateAttr(default_factory=SettingsOrigin)

@@ -101,7 +101,7 @@ def distinct(issuers: Sequence[TokenIssuer]) -> list[TokenIssuer]:
             raise ValueError(f"two issuers have the {what} {twice!r}")
     if sum(bool(one.introspection_url) for one in issuers) > 1:
         raise ValueError(
-            "only one issuer can have an introspection_url: a token that is no JWT does not say whom to ask about it, "
-            "and must not be shown to anybody else"
+            "only one issuer can have an introspection_url: a token that is not a JWT does not name its issuer, and "
+            "must not be sent to another one"
         )
     return list(issuers)

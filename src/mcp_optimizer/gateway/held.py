@@ -19,7 +19,7 @@ _WHY = {
     ToolChange.CHANGED: "it changed since it was approved",
     ToolChange.NEW: "it was added after the tools of its server were approved",
     ToolChange.SERVER: "the command or URL of its server changed since it was approved",
-    ToolChange.UNKNOWN: "what was approved of its server cannot be read from the database; it is tried again",
+    ToolChange.UNKNOWN: "its server's approvals cannot be read from the database; the gateway tries again",
 }
 
 

@@ -7,10 +7,14 @@ database has keys of its own, so that changing those of one cannot lock another.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import logging
+import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +24,6 @@ from platformdirs import user_data_path
 
 from mcp_optimizer.db.private_files import make_folder, mend, replace_file
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.identity.sealing import Key, new_key, read_key
 from mcp_optimizer.settings import APP_NAME, PREFIX
 
 logger = logging.getLogger(__name__)
@@ -28,6 +31,40 @@ logger = logging.getLogger(__name__)
 VARIABLE = f"{PREFIX}SECRET_KEY"
 _MAKE_ONE = "`openssl rand -base64 32` makes one"
 _LONGEST_FILE = 65_536
+_KEY_BYTES = 32
+KEY_ID_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key that encrypts secrets, and its id, which says nothing about it."""
+
+    material: bytes = field(repr=False)
+
+    @property
+    def id(self) -> bytes:
+        return hashlib.sha256(b"mcp-optimizer key id:" + self.material).digest()[:KEY_ID_BYTES]
+
+    @property
+    def text(self) -> str:
+        """As it is kept: base64."""
+        return base64.b64encode(self.material).decode()
+
+
+def new_key() -> Key:
+    return Key(os.urandom(_KEY_BYTES))
+
+
+def read_key(text: str) -> Key:
+    """A key as `openssl rand -base64 32` prints it, in either alphabet of base64. ValueError if it is none."""
+    try:
+        material = base64.b64decode(text.strip().replace("-", "+").replace("_", "/"), validate=True)
+    except (binascii.Error, ValueError):
+        material = b""
+    if len(material) != _KEY_BYTES:
+        # Without the text: it may be most of a key.
+        raise ValueError("it is not 32 bytes in base64")
+    return Key(material)
 
 
 class Keys:

@@ -230,7 +230,11 @@ class Logins:
             try:
                 await self._web_of(spec).post_form(known.revocation_endpoint, form)
             except (Unanswered, LoginFailed) as failure:
-                logger.warning("Logged out of %s here; its authorization server was not told: %s", spec.name, failure)
+                logger.warning(
+                    "Logged out of %s here; the login was not revoked at its authorization server: %s",
+                    spec.name,
+                    failure,
+                )
         return found
 
     async def statuses(self, specs: Iterable[ServerSpec]) -> list[LoginStatus]:
@@ -276,7 +280,7 @@ def why_no_login(spec: ServerSpec) -> str:
     if spec.transport is Transport.STDIO:
         return f"{spec.name!r} is a command on this machine; its secrets are in the env of its entry."
     if spec.auth.kind is AuthKind.CLIENT_CREDENTIALS:
-        return f"{spec.name!r} uses the gateway's own account (client_credentials); nobody logs in."
+        return f"{spec.name!r} uses the gateway's own account (client_credentials), and needs no login."
     return f"The entry of {spec.name!r} has its own headers, or says that there is no login."
 
 

@@ -6,56 +6,20 @@ another name in the database does not. AES-256-GCM, with a new random nonce each
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 import os
-from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from mcp_optimizer.identity.keys import KEY_ID_BYTES, Key
+
 _VERSION = b"\x01"
-_KEY_BYTES = 32
-_ID_BYTES = 8
 _NONCE_BYTES = 12
-_HEADER = len(_VERSION) + _ID_BYTES
+_HEADER = len(_VERSION) + KEY_ID_BYTES
 
 
 class NotSealed(Exception):
     """Not what was sealed under this kind and name: damaged, or copied from another row."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """A key that encrypts secrets, and its id, which says nothing about it."""
-
-    material: bytes = field(repr=False)
-
-    @property
-    def id(self) -> bytes:
-        return hashlib.sha256(b"mcp-optimizer key id:" + self.material).digest()[:_ID_BYTES]
-
-    @property
-    def text(self) -> str:
-        """As it is kept: base64."""
-        return base64.b64encode(self.material).decode()
-
-
-def new_key() -> Key:
-    return Key(os.urandom(_KEY_BYTES))
-
-
-def read_key(text: str) -> Key:
-    """A key as `openssl rand -base64 32` prints it, in either alphabet of base64. ValueError if it is none."""
-    try:
-        material = base64.b64decode(text.strip().replace("-", "+").replace("_", "/"), validate=True)
-    except (binascii.Error, ValueError):
-        material = b""
-    if len(material) != _KEY_BYTES:
-        # Without the text: it may be most of a key.
-        raise ValueError("it is not 32 bytes in base64")
-    return Key(material)
 
 
 def seal(key: Key, kind: str, name: str, body: bytes) -> bytes:

@@ -197,7 +197,7 @@ class ServerLogin:
             stored = await self.kept.read()
             if stored is None:
                 self.kept.lose()
-                raise self._needed("somebody logged out")
+                raise self._needed("it was logged out")
             if stored.tokens is not None and stored.tokens != old.tokens:
                 self._take(stored)
                 return False

@@ -14,8 +14,8 @@ from functools import partial
 
 from mcp_optimizer.db.secrets import SealedRows, SecretRow, StoredSecrets
 from mcp_optimizer.errors import CatalogError, SecretUnreadable, listed
-from mcp_optimizer.identity.keys import VARIABLE, Keys
-from mcp_optimizer.identity.sealing import Key, NotSealed, key_id_of, seal, unseal
+from mcp_optimizer.identity.keys import VARIABLE, Key, Keys
+from mcp_optimizer.identity.sealing import NotSealed, key_id_of, seal, unseal
 
 logger = logging.getLogger(__name__)
 

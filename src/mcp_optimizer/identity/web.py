@@ -15,10 +15,15 @@ from urllib.parse import urlsplit
 import httpx2
 
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.runtime.outgoing import Outgoing, OutOfBounds, Pinned, is_this_machine
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
-from mcp_optimizer.upstream.http_bodies import whole_body
-from mcp_optimizer.upstream.http_client import is_proxied_address
+from mcp_optimizer.runtime.outgoing import (
+    Outgoing,
+    OutOfBounds,
+    Pinned,
+    UnreadableBody,
+    body_within,
+    is_proxied_address,
+    is_this_machine,
+)
 
 _SECONDS = 15.0
 _MOST_BYTES = 256 * 1024
@@ -111,7 +116,7 @@ class Web:
                     whose = self._named[0] if self._named else ""
                     given["extensions"] = {"place": await self._outgoing.place(url, whose, self._named)}
                 async with client.stream(method, url, **given) as response:
-                    text = await whole_body(response, _MOST_BYTES)
+                    text = await body_within(response, _MOST_BYTES)
                 # One client serves all logins; no authorization server has a reason for cookies here.
                 client.cookies.clear()
                 return Reply(response.status_code, _object(text))
@@ -119,11 +124,11 @@ class Web:
             raise LoginFailed(str(refused)) from None
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError, OSError, ValueError) as error:
             raise Unanswered(f"{where} does not answer ({type(error).__name__})") from None
-        except (ExchangeLost, RpcError):
+        except UnreadableBody:
             raise Unanswered(f"{where} sends more than {_MOST_BYTES // 1024} KB") from None
 
 
-def _object(text: bytes | bytearray) -> dict[str, Any]:
+def _object(text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.relay.wire_errors import for_model
+from mcp_optimizer.gateway.error_texts import for_model
 
 _MOST_TOKENS = 10**12
 

@@ -261,7 +261,7 @@ def stated(assumptions: Assumptions, prices: Prices) -> tuple[str, ...]:
         "Without the gateway, each request carries name, description and input schema of all tools of running servers, "
         "and every result uncut.",
         f"With a prompt cache, tokens of the previous request cost {read} and new ones {write}, {unit}.",
-        "What the user wrote and the model answered is the same in both, and left out.",
+        "The user's messages and the model's answers are the same in both, and left out.",
         "Half an hour of silence ends a conversation.",
     )
 
@@ -275,7 +275,7 @@ def _by_name(events: Sequence[Event], name_of: Callable[[Event], str]) -> tuple[
     groups = grouped(events, name_of)
     if others := groups[_MOST_CLIENTS:]:
         together = [event for _, own in others for event in own]
-        groups = [*groups[:_MOST_CLIENTS], (f"{len(others):,} others", together)]
+        groups = [*groups[:_MOST_CLIENTS], (f"{len(others):,} more", together)]
     return tuple(NamedActivity(name, Activity.of(own)) for name, own in groups)
 
 

@@ -123,8 +123,8 @@ def _filled(text: Pieces, answers: Answers) -> str | None:
     given = [part for part in parts if part is not None]
     if any(_makes_variable(one, other) for one, other in pairwise(given)):
         raise ConfigurationError(
-            "Its parts make up a variable, ${...}, only when they are put together, which would be replaced by a value "
-            "of yours. That is for you to write, not for others."
+            "Joined, its parts make a variable, ${...}, which would be replaced by a value of yours. Only you may "
+            "write such a variable."
         )
     return "".join(given) if len(given) == len(parts) else None
 

@@ -17,10 +17,17 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError, quoted
-from mcp_optimizer.runtime.outgoing import Distance, Outgoing, OutOfBounds, Pinned, is_this_machine, written_distance
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
-from mcp_optimizer.upstream.http_bodies import whole_body
-from mcp_optimizer.upstream.http_client import is_proxied_address
+from mcp_optimizer.runtime.outgoing import (
+    Distance,
+    Outgoing,
+    OutOfBounds,
+    Pinned,
+    UnreadableBody,
+    body_within,
+    is_proxied_address,
+    is_this_machine,
+    written_distance,
+)
 
 _SECONDS = 20.0
 _DOWNLOAD_SECONDS = 300.0
@@ -58,13 +65,13 @@ async def fetched_json(url: str, outgoing: Outgoing | None = None) -> tuple[int,
     headers = {"accept": "application/json", "accept-encoding": "gzip"}
     try:
         async with asyncio.timeout(_SECONDS), _asked(url, headers, outgoing or Outgoing()) as response:
-            text = await whole_body(response, _MOST_JSON)
+            text = await body_within(response, _MOST_JSON)
     except OutOfBounds as refused:
         raise ConfigurationError(f"{where} is not asked: {refused}.") from None
     except _FAILURES as error:
         raise SourceUnanswered(f"{where} does not answer ({type(error).__name__}).") from None
-    except (ExchangeLost, RpcError):
-        raise SourceUnanswered(f"{where} sends more than {_MOST_JSON:,} bytes, or something unreadable.") from None
+    except UnreadableBody:
+        raise SourceUnanswered(f"{where} sends more than {_MOST_JSON:,} bytes, or unreadable data.") from None
     try:
         return response.status_code, await asyncio.to_thread(json.loads, text)
     except (ValueError, RecursionError):

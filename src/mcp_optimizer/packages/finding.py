@@ -87,7 +87,7 @@ def _of_url(url: str) -> Draft:
     if not host or not url.isprintable() or " " in url:
         raise ConfigurationError(f"{quoted(url)} is not an address that can be used.")
     is_open = url.startswith("http://") and not is_this_machine(host)
-    notes = ("It is not encrypted: others on the way can read and change everything.",) if is_open else ()
+    notes = ("It is not encrypted: anyone on the network path can read and change everything.",) if is_open else ()
     return Draft(suggested_name(url), url=(url,), notes=notes)
 
 

@@ -43,8 +43,8 @@ def clean(text: Any, what: str, longest: int = LONGEST_TEXT) -> str:
         raise ConfigurationError(f"{what} contains characters that cannot be shown: {quoted(text)}.")
     if VARIABLE.search(text):
         raise ConfigurationError(
-            f"{what} contains a variable, {quoted(text)}, which would be replaced by a value of yours. "
-            "That is for you to write, not for others."
+            f"{what} contains a variable, {quoted(text)}, which would be replaced by a value of yours. Only you may "
+            "write such a variable."
         )
     return text
 

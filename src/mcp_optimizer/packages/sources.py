@@ -59,7 +59,7 @@ def source_of(text: str, words: Sequence[str] = ()) -> Source:
     if given:
         return Source(SourceKind.COMMAND, text, given)
     raise ConfigurationError(
-        f"{quoted(text)} is none of the sources that can be added: NAME -- COMMAND ARGUMENTS, https://ADDRESS, "
+        f"{quoted(text)} is not a source that can be added: NAME -- COMMAND ARGUMENTS, https://ADDRESS, "
         "npm:PACKAGE, pypi:PACKAGE, oci:IMAGE, FILE.mcpb, or a name in the registry such as io.github.user/server."
     )
 

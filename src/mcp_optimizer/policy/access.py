@@ -89,7 +89,7 @@ def refusal(decision: Decision, server: str, tool: str) -> CallRefused:
         because = f"{LACKING_SCOPES} are not enough for a tool that counts as {risk.risk} (by {SOURCES[risk.source]})"
         advice = "Tell the user: a token with more scopes can call it."
     elif decision.effect is Effect.ASK:
-        because = f"{decision.because} wants a person to agree, and nobody did"
+        because = f"{decision.because} needs a person's agreement, and no person agreed"
         advice = "Tell the user which call you wanted to make, and why."
     else:
         because = f"{decision.because} denies it"
@@ -101,5 +101,5 @@ SOURCES: Final = {
     "override": "the operator's setting",
     "annotations": "its annotations",
     "name": "its name",
-    "default": "default: nothing says what it does",
+    "default": "default: its effect is not declared",
 }

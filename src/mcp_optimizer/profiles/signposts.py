@@ -89,7 +89,7 @@ class Signposts:
         self._kept = self._known
         self._has_settled = False
         self._of_views: OrderedDict[int, tuple[weakref.ref[Snapshot], Signpost]] = OrderedDict()
-        self._tasks = BackgroundTasks(logger, "What is behind the gateway is not said")
+        self._tasks = BackgroundTasks(logger, "Cannot name the servers behind the gateway")
 
     @property
     def own(self) -> Signpost:

@@ -1,21 +1,30 @@
 """The connected clients, and the links through which servers reach them.
 
 The only place that knows how the SDK reaches a client: on the stream of the request in progress, or on the connection
-if there is none. A modern client has no connection, only requests.
+if there is none. A modern client has no connection, only requests. Two private members of the SDK are used here, which
+has no public way to a connection and to a question with an id of our own; `tests/contract/test_sdk_internals.py`
+checks them, and `pyproject.toml` admits only the releases it was run on.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
 import anyio
 import mcp_types as types
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
+from mcp_types.methods import validate_client_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -26,10 +35,9 @@ from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.head import fields_of
-from mcp_optimizer.relay.outbox import Outbox
-from mcp_optimizer.relay.placed_bus import ResourcePlace
-from mcp_optimizer.relay.sdk_internals import ask_client, connection_of
-from mcp_optimizer.relay.sendable import TooDeep, sendable
+from mcp_optimizer.relay.places import ResourcePlace
+from mcp_optimizer.relay.wire import TooDeep, sendable
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import refusal
 
@@ -45,6 +53,34 @@ _STATE_KEY = "mcp-optimizer/client"
 _SESSION = MCP_SESSION_ID_HEADER.encode()
 _TASKS = "io.modelcontextprotocol/tasks"
 _PASSED_ON = ("_meta", *ANSWERS)
+
+
+def connection_of(ctx: Context) -> Connection:
+    """The connection that a request came on, which lasts as long as its client does. Its `state` and `exit_stack` are
+    public.
+    """
+    return ctx.session._connection
+
+
+async def ask_client(
+    session: ServerSession,
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    on_request: bool,
+    request_id: types.RequestId | None,
+) -> dict[str, Any]:
+    """A client's raw answer to a question, on the stream of the request in progress or on the connection.
+
+    As the session's own `send_request` does, which has no way to give the question an id. Raises MCPError, and
+    ValidationError for an answer that the protocol does not have.
+    """
+    channel = session._request_outbound if on_request else session._connection.outbound
+    options = CallOptions(request_id=request_id) if request_id is not None else None
+    answer = await channel.send_raw_request(method, params, options)
+    with contextlib.suppress(KeyError):
+        validate_client_result(method, session.protocol_version, answer)
+    return answer
 
 
 @dataclass
@@ -290,3 +326,58 @@ def _name_in(meta: Mapping[str, Any]) -> str:
     info = meta.get(types.CLIENT_INFO_META_KEY)
     name = info.get("name") if isinstance(info, dict) else None
     return name if isinstance(name, str) else ""
+
+
+logger = logging.getLogger(__name__)
+
+Send = Callable[[str, Mapping[str, Any] | None], Awaitable[None]]
+
+
+class Outbox:
+    """Notifications for one client. Adding one does not wait."""
+
+    def __init__(self, send: Send, most: int) -> None:
+        self._send = send
+        self._most = most
+        self._waiting: OrderedDict[object, tuple[str, Mapping[str, Any] | None]] = OrderedDict()
+        self._tasks = BackgroundTasks(logger, "Cannot notify a client of a change")
+        self._sending: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        if self._is_closed:
+            return
+        # A notified client reads the current state, however often it changed before.
+        self._waiting.setdefault(_change(method, params) or object(), (method, params))
+        if len(self._waiting) > self._most:
+            self._waiting.popitem(last=False)
+            self.dropped += 1
+        if self._sending is None:
+            self._sending = self._tasks.spawn(self._send_all())
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                _, (method, params) = self._waiting.popitem(last=False)
+                await self._send(method, params)
+        finally:
+            # What waits behind something that failed, whatever it was about, is not lost for it.
+            has_more = self._waiting and not self._is_closed
+            self._sending = self._tasks.spawn(self._send_all()) if has_more else None
+
+    def close(self) -> None:
+        """The client is gone."""
+        self._is_closed = True
+        self._waiting.clear()
+        self._tasks.cancel()
+
+
+def _change(method: str, params: Mapping[str, Any] | None) -> object:
+    """What a notification reports as changed; None if it reports anything else."""
+    if method.endswith("/list_changed"):
+        return method
+    return (method, (params or {}).get("uri")) if method == "notifications/resources/updated" else None

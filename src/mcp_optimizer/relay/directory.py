@@ -26,11 +26,14 @@ from mcp_optimizer.relay.listings import (
     TEMPLATES,
     Answer,
     Call,
+    Configured,
     Listed,
     ListingKind,
     Listings,
+    MergedList,
+    least_ttl_ms,
+    put_together,
 )
-from mcp_optimizer.relay.merging import Configured, MergedList, least_ttl_ms, put_together
 from mcp_optimizer.relay.places import Holding, answering, claiming, place_of
 from mcp_optimizer.relay.remembered import NOTHING, ListMemory, Remembered
 from mcp_optimizer.runtime.tasks import BackgroundTasks

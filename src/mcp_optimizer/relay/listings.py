@@ -1,9 +1,8 @@
-"""Fetches servers' lists of prompts, resources and resource templates, within limits of time and size.
+"""Fetches servers' lists of prompts, resources and resource templates, within limits of time and size, and joins them.
 
 A server that announces changes is asked once, others every time. Lists do not wait for a slow server: they are sent
 without it, or with its last list, and a callback reports when its response arrives. Of a server that just came up, the
-list from before will do. Called by the directory; knows only
-the servers' own names.
+list from before will do. Called by the directory.
 """
 
 from __future__ import annotations
@@ -11,12 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from mcp_optimizer.domain.naming import ServerNames, ServerSchemes, public_names, public_uris
 from mcp_optimizer.errors import CallTimeout, UpstreamError
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.cursor import Cursor
 
 logger = logging.getLogger(__name__)
@@ -257,3 +261,75 @@ def take_entries(
             break
         entries.setdefault(entry[kind.identity], entry)
     return entries
+
+
+@dataclass(frozen=True)
+class DirectoryEntry:
+    """One prompt, resource or template of a server."""
+
+    server: str
+    own: str
+    public: str
+    definition: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MergedList:
+    """A complete list, and how long it may be cached."""
+
+    entries: tuple[DirectoryEntry, ...]
+    ttl_ms: int
+    scope: str
+
+    @lazy
+    def by_public(self) -> Mapping[str, DirectoryEntry]:
+        return {entry.public: entry for entry in self.entries}
+
+
+@dataclass(frozen=True)
+class Configured:
+    """All servers of the server file, running or not."""
+
+    names: ServerNames
+    schemes: ServerSchemes
+
+
+def put_together(listed: Mapping[str, Listed], kind: ListingKind, configured: Configured) -> MergedList:
+    pairs = [(server, own) for server, one in listed.items() for own in one.entries]
+    names = public_names(pairs, configured.names) if kind.is_named else public_uris(pairs, configured.schemes)
+    entries = tuple(
+        _entry(server, own, public, listed[server].entries[own], kind.identity)
+        for (server, own), public in zip(pairs, names, strict=True)
+    )
+    is_public = bool(listed) and all(one.scope == "public" for one in listed.values())
+    return MergedList(entries, least_ttl_ms(listed), "public" if is_public else "private")
+
+
+def least_ttl_ms(listed: Mapping[str, Listed]) -> int:
+    return min((one.ttl_ms for one in listed.values()), default=_TTL_MS)
+
+
+def _entry(server: str, own: str, public: str, definition: dict[str, Any], identity: str) -> DirectoryEntry:
+    return DirectoryEntry(server, own, public, definition if own == public else {**definition, identity: public})
+
+
+_SIZE = 1_000
+_LONGEST_CURSOR = 20
+
+T = TypeVar("T")
+
+
+def page(
+    entries: Sequence[T], key: str, params: Mapping[str, Any] | None, shown: Callable[[T], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The page at a request's cursor, under the list's own key; `shown` converts only its entries."""
+    cursor = (params or {}).get("cursor")
+    start = 0
+    if isinstance(cursor, str) and cursor.isdecimal() and len(cursor) <= _LONGEST_CURSOR:
+        start = int(cursor)
+    if cursor is not None and not 0 < start < len(entries):
+        raise MCPError(types.INVALID_PARAMS, "This cursor is not or no longer valid: list from the beginning")
+    result: dict[str, Any] = {key: [shown(entry) for entry in entries[start : start + _SIZE]]}
+    if start + _SIZE < len(entries):
+        result["nextCursor"] = str(start + _SIZE)
+    return result

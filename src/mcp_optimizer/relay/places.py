@@ -1,15 +1,19 @@
 """Which server a URI belongs to: the one that lists it, otherwise the one with its scheme and authority. Pure.
 
-A template that matches everything must not answer for another server's resources. Called by the directory.
+A template that matches everything must not answer for another server's resources. Called by the directory. Also the
+bus on which a change of a resource reaches only those who watch it at that server.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 from mcp.shared.uri_template import UriTemplate
 
 _BEGINNING = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?")
@@ -106,3 +110,46 @@ def claiming(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
         if fitting := [server for server, holding in holdings.items() if holding.has_fitting(uri, place.scheme)]:
             return fitting
     return [server for server, holding in holdings.items() if holding.has_fitting(uri, None)]
+
+
+ResourcePlace = tuple[str, str]
+"""A server, and the URI of a resource there."""
+
+Watched = tuple[str, ResourcePlace]
+"""The URI that a client asked for, and what it means for that client."""
+
+_WATCHED: ContextVar[frozenset[Watched]] = ContextVar("watched", default=frozenset())
+
+
+@dataclass(frozen=True)
+class UpdatedAt(ResourceUpdated):
+    """A resource changed: `uri` is its server's own."""
+
+    server: str
+
+
+@contextmanager
+def listening(watched: Iterable[Watched]) -> Iterator[None]:
+    """Whoever subscribes within watches these resources, and no others."""
+    token = _WATCHED.set(frozenset(watched))
+    try:
+        yield
+    finally:
+        _WATCHED.reset(token)
+
+
+class PlacedBus(InMemorySubscriptionBus):
+    """The SDK's bus, on which a changed resource has a place."""
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        watched = _WATCHED.get()
+
+        def placed(event: ServerEvent) -> None:
+            if not isinstance(event, ResourceUpdated):
+                listener(event)
+            elif isinstance(event, UpdatedAt):
+                for uri, place in watched:
+                    if place == (event.server, event.uri):
+                        listener(ResourceUpdated(uri))
+
+        return super().subscribe(placed)

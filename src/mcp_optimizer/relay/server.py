@@ -24,17 +24,13 @@ from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.relay.changes import Changes, Watches
+from mcp_optimizer.relay.changes import Changes, Subscriptions, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
-from mcp_optimizer.relay.denials import record_denial
 from mcp_optimizer.relay.directory import Allowed, Directory
-from mcp_optimizer.relay.envelope import for_era, renamed
-from mcp_optimizer.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind
-from mcp_optimizer.relay.paging import page
-from mcp_optimizer.relay.placed_bus import PlacedBus
+from mcp_optimizer.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind, page
+from mcp_optimizer.relay.places import PlacedBus
 from mcp_optimizer.relay.remembered import ListMemory
-from mcp_optimizer.relay.subscriptions import Subscriptions
-from mcp_optimizer.relay.wire_errors import as_mcp_error
+from mcp_optimizer.relay.wire import as_mcp_error, for_era, record_denial, renamed
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.pool import UpstreamPool

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_optimizer.largejson.raw import LargeText
-from mcp_optimizer.results.document import decoded
 from mcp_optimizer.results.encodings import minified
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Slot, Text, compact, json_value
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Slot, Text, compact, decoded, json_value
 
 _JSON_STARTS = frozenset("{[ \n")
 _BLANKS_IN_JSON = ("\n", '": ', '", ', "}, ")

@@ -14,14 +14,14 @@ from mcp_optimizer.largejson.raw import LargeText, LargeValue
 from mcp_optimizer.largejson.spans import first_filled
 from mcp_optimizer.results.blanks import with_text, without_blanks
 from mcp_optimizer.results.cut import Fits
-from mcp_optimizer.results.document import ResultDocument, decoded, read_document
+from mcp_optimizer.results.document import ResultDocument, read_document
 from mcp_optimizer.results.limit_values import NOTICE_ROOM, STRUCTURED, Limited, ResultLimits
 from mcp_optimizer.results.measure import GAP, Measure
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.minifying import Minifier
 from mcp_optimizer.results.notices import cut_notice, notice_block, with_line
 from mcp_optimizer.results.pages import divide
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, compact, size_of
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, compact, decoded, size_of
 from mcp_optimizer.results.room import Shown
 from mcp_optimizer.results.rows import find_table
 from mcp_optimizer.results.tool_limits import Extent, Judge, ShownRows

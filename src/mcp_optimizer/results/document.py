@@ -5,7 +5,6 @@ Pure. A text of up to a megabyte is parsed to find the table; of a larger one, o
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,13 +15,12 @@ from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.largejson.spans import first_filled
 from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
 from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, decoded, encoded, json_value
 from mcp_optimizer.results.room import Room
 from mcp_optimizer.results.rows import Path, columns_of, find_table, find_text_table, first_rows
 from mcp_optimizer.results.tool_limits import objects_in
 from mcp_optimizer.runtime.lazy import lazy
 
-_ENCODED = 1 << 20
 _FIRST_ROWS = 20
 _FIRST_LINES = 2_000
 _LOOKED_AT = 1 << 22
@@ -101,22 +99,6 @@ class ResultDocument:
         if not self.is_json:
             return cut_text(self.layout, fits)
         return cut_json(self.data, fits, self.layout if self.row_count else None)
-
-
-def encoded(text: str) -> bytes:
-    """UTF-8, including half surrogate pairs; in chunks, because each chunk holds the interpreter."""
-    if len(text) <= _ENCODED or text.isascii():
-        # ASCII is a plain copy, however long.
-        return text.encode("utf-8", "surrogatepass")
-    # Joining a list would hold the text twice.
-    whole = io.BytesIO()
-    for at in range(0, len(text), _ENCODED):
-        whole.write(text[at : at + _ENCODED].encode("utf-8", "surrogatepass"))
-    return whole.getvalue()
-
-
-def decoded(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
 
 
 def read_document(text: Text, value: Any = NO_JSON) -> ResultDocument:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mcp_optimizer.largejson.raw import LargeText
-from mcp_optimizer.results.document import decoded
-from mcp_optimizer.results.reading import Text
+from mcp_optimizer.results.reading import Text, decoded
 from mcp_optimizer.results.room import Count, Room, Shown, parts
 
 GAP = 2

@@ -19,8 +19,6 @@ from mcp_optimizer.results.selection import CANNOT_BE_APPLIED, Selection, Unmatc
 if TYPE_CHECKING:
     from mcp_optimizer.results.interpreter import Interpreter
 
-    _Explain = Callable[[Interpreter, Node, Any], Unmatched | None]
-
 
 class TooMuch(InvalidRequest):
     """An expression takes or produces more than it is allowed."""
@@ -107,7 +105,12 @@ class Projection:
         return found, interpreter
 
     def _explained(
-        self, explain: _Explain, otherwise: Unmatched | None, value: Any, steps: int, output: int
+        self,
+        explain: Callable[[Interpreter, Node, Any], Unmatched | None],
+        otherwise: Unmatched | None,
+        value: Any,
+        steps: int,
+        output: int,
     ) -> Unmatched | None:
         """Why something was not found, if the same budget suffices to tell."""
         from mcp_optimizer.results.interpreter import Interpreter, OutOfRoom, OutOfSteps

@@ -13,13 +13,12 @@ from typing import Any
 from mcp_optimizer.domain.kept_results import KeptResult
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.results.cut import most
-from mcp_optimizer.results.document import decoded
 from mcp_optimizer.results.limit_values import NOTICE_ROOM, PAGE_TOKENS
 from mcp_optimizer.results.measure import Measure
 from mcp_optimizer.results.notices import Notice, notice_block
 from mcp_optimizer.results.pages import joined, page
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, decoded, json_value
 from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
 from mcp_optimizer.results.selection import Selection
 from mcp_optimizer.results.store import ResultStore

@@ -5,6 +5,7 @@ Pure. Knows the shape of an MCP result and nothing of limits or costs.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ PARSED = 1_000_000
 """Bytes of JSON that are parsed. More would hold the interpreter too long and stays unparsed."""
 
 Text = str | LargeText
+
+_ENCODED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -222,3 +225,19 @@ def json_value(text: Text) -> Any:
         return json_text.parsed(text)
     except ValueError:
         return NO_JSON
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8, including half surrogate pairs; in chunks, because each chunk holds the interpreter."""
+    if len(text) <= _ENCODED or text.isascii():
+        # ASCII is a plain copy, however long.
+        return text.encode("utf-8", "surrogatepass")
+    # Joining a list would hold the text twice.
+    whole = io.BytesIO()
+    for at in range(0, len(text), _ENCODED):
+        whole.write(text[at : at + _ENCODED].encode("utf-8", "surrogatepass"))
+    return whole.getvalue()
+
+
+def decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -64,4 +64,4 @@ def _attempt(work: Work) -> None:
         work()
     except Exception:
         # It costs neither the rest nor whoever comes next.
-        logger.exception("Cannot do what was left for later")
+        logger.exception("Cannot do deferred work")

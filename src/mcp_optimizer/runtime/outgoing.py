@@ -12,10 +12,12 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import zlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
@@ -27,6 +29,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _USUAL_PORTS = {"http": 80, "https": 443}
+_GZIP = zlib.MAX_WBITS | 16
 
 
 class Distance(IntEnum):
@@ -39,6 +42,10 @@ class Distance(IntEnum):
 
 class OutOfBounds(Exception):
     """An address that may not be asked."""
+
+
+class UnreadableBody(Exception):
+    """The body of a response is too long, or compressed in a way that was not requested."""
 
 
 async def resolved(host: str, port: int) -> Sequence[str]:
@@ -115,6 +122,34 @@ class Pinned(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def is_proxied_address(url: httpx2.URL) -> bool:
+    """Whether the environment has a proxy for it."""
+    return not getproxies().keys().isdisjoint({url.scheme, "all"}) and not proxy_bypass(url.host)
+
+
+async def body_within(response: httpx2.Response, most: int) -> bytes:
+    """The complete body, of at most `most` bytes; raises UnreadableBody.
+
+    Decompresses here, because httpx would unpack a kilobyte into a gigabyte before anything could count it.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip"):
+        raise UnreadableBody("its response has an encoding that was not requested")
+    unpacking = zlib.decompressobj(_GZIP) if encoding.endswith("gzip") else None
+    body = bytearray()
+    try:
+        async for chunk in response.aiter_raw():
+            body += chunk if unpacking is None else unpacking.decompress(chunk, most + 1 - len(body))
+            if len(body) > most:
+                raise UnreadableBody(f"its response is longer than {most:,} bytes")
+            if unpacking is not None and unpacking.eof:
+                # What follows is not part of the body, and would only be collected.
+                break
+    except zlib.error:
+        raise UnreadableBody("its response is not valid gzip") from None
+    return bytes(body)
 
 
 def origin(url: str) -> tuple[str, str, int]:

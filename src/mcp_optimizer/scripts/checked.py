@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from mcp_optimizer.scripts.problems import Problem
 
 _MOST_REMARKS = 3
-NOT_CHECKED = "The script was not checked before it ran: the check did not end in time."
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The problems by line, errors before warnings. Not complete: the type check could not be made."""
+    """The problems by line, errors before warnings."""
 
     problems: tuple[Problem, ...] = ()
-    is_complete: bool = True
     unreadable: str = ""
     """Why the script cannot be read at all."""
 
@@ -32,5 +30,4 @@ class Checked:
         seen = [one for one in self.problems if one.is_warning and line is not None and one.line <= line]
         there = [one for one in seen if one.line == line]
         near = there or ([] if is_of_a_tool else seen[-_MOST_REMARKS:])
-        said = [f"In earlier results, {one.message} (line {one.line})" for one in near[:_MOST_REMARKS]]
-        return said if self.is_complete else [NOT_CHECKED, *said]
+        return [f"In earlier results, {one.message} (line {one.line})" for one in near[:_MOST_REMARKS]]

@@ -2,7 +2,7 @@
 
 `del` becomes `pop`; a generator that somebody takes single elements of becomes an iterator, because the interpreter
 makes a list of it; and a method that is given to `sorted` or `map` becomes a function, because it can only be called.
-Called before a script is read, so that the type check sees the same text.
+Called before a script is read, so that the check sees the same text.
 """
 
 from __future__ import annotations

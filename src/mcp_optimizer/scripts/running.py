@@ -52,7 +52,6 @@ class Checker(Protocol):
     """Finds mistakes in a script before anything is called."""
 
     async def check(self, script: str, toolbox: Toolbox, variables: Collection[str], principal: str) -> Checked: ...
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,6 @@ class ScriptRunner:
         """End the scripts that wait for answers, and the workers."""
         await self._waiting.close()
         await self._workers.close()
-        if self._checker is not None:
-            await self._checker.close()
 
     async def toolbox(self, caller: Caller) -> Toolbox:
         """The tools that a caller's script may name."""

@@ -211,10 +211,9 @@ class StoredScripts:
         names = listed([quoted(tool.name) for tool in changed], _MOST_PROBLEMS)
         told = f"Since it was saved, {names} changed, and it does not fit any more: {said} {advice(script)}"
         told = told if said else ""
-        if checked.is_complete:
-            if len(self._checked) >= _MOST_REMEMBERED:
-                self._checked.clear()
-            self._checked[key] = told
+        if len(self._checked) >= _MOST_REMEMBERED:
+            self._checked.clear()
+        self._checked[key] = told
         return told
 
     def _toolbox(self, snapshot: Snapshot) -> Toolbox:

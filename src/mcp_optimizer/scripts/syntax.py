@@ -88,3 +88,14 @@ def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 yield name
             case ast.MatchMapping(rest=str(name)):
                 yield name
+
+
+def inside(scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
+    """The nodes of a function, those of functions inside it left out; their names are its own."""
+    yield from ast.walk(scope.args)
+    waiting: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)

@@ -64,7 +64,11 @@ def told(message: str) -> str:
     """What the interpreter says of syntax that it lacks, with what to write in its place."""
     if _NOT_YET.match(message) is None:
         return message
-    what = _NOT_YET.sub("", message)
+    return unsupported(_NOT_YET.sub("", message))
+
+
+def unsupported(what: str) -> str:
+    """Syntax that scripts do not have."""
     advice = next((advice for word, advice in _INSTEAD_OF_SYNTAX.items() if word in what), "")
     return f"scripts do not support {what.rstrip('.')}. {advice}".rstrip()
 

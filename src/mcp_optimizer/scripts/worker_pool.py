@@ -1,4 +1,4 @@
-"""Processes of the scripts' interpreter, started when the first is needed. Called by those who run and check scripts.
+"""Processes of the scripts' interpreter, started when the first is needed. Called by `workers`.
 
 A process that cannot be started, or dies before it was told anything, is replaced: nothing was done in it.
 """

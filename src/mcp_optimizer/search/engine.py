@@ -18,8 +18,8 @@ from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.general import LEAST_COSINE, MOST, Generality
 from mcp_optimizer.search.learned import Fusion, read_fusion
-from mcp_optimizer.search.lexical import FIELDS, Floats, TermCounts, Vector, Vocabulary
-from mcp_optimizer.search.parts import IndexParts
+from mcp_optimizer.search.lexical import FIELDS, Floats, Vector, Vocabulary
+from mcp_optimizer.search.parts import Entry, IndexParts
 from mcp_optimizer.search.ranker import (
     Beside,
     Cosines,
@@ -75,18 +75,6 @@ class Encoder(Protocol):
     def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
         """Begin to embed, in another thread if the encoder has one; returns how to get the vectors."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What the index needs to know about a tool. `vector` is None until the tool is embedded."""
-
-    server: str
-    name: str
-    counts: TermCounts
-    vector: Vector | None = None
-    successors: tuple[str, ...] | None = None
-    """The name keys of the tools that a deprecated tool points to; None if it is not deprecated."""
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,28 @@ engine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.search.deprecation import Superseded
-from mcp_optimizer.search.lexical import LexicalIndex, Vector, Vocabulary, translated
+from mcp_optimizer.search.lexical import LexicalIndex, TermCounts, Vector, Vocabulary, translated
 from mcp_optimizer.search.names import Names
 from mcp_optimizer.search.vectors import VectorIndex
 
-if TYPE_CHECKING:
-    from mcp_optimizer.search.engine import Entry
-
 _FEW = 1_000
 """Tools for which everything is built in some hundredths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the index needs to know about a tool. `vector` is None until the tool is embedded."""
+
+    server: str
+    name: str
+    counts: TermCounts
+    vector: Vector | None = None
+    successors: tuple[str, ...] | None = None
+    """The name keys of the tools that a deprecated tool points to; None if it is not deprecated."""
 
 
 class IndexParts:

@@ -1,23 +1,30 @@
 """Answers the first requests of the client on stdio while the gateway is still being loaded.
 
-Started by `cli` before the heavy imports. Answers from the first line on; what `first_requests` leaves to the server
-waits for it, and what comes after is answered. Stops at the first line that could change what later ones mean. Every
-line is kept for the server, which hears it as if it were new (`stdio`), so that it knows what the client knows. Reads
-little, and nothing from a client that does not read its replies.
+Started by `cli` before the heavy imports, so it knows neither the SDK nor the server, which load slowly. Answers
+handshakes, lists and pings from the first line on; what is unusual in any way, and lists of what servers have, waits
+for the server, and what comes after is answered. Stops at the first line that could change what later ones mean. Every
+line is kept for the server, which hears it as if it were new (`stdio`), so that it knows what the client knows; each
+answer must be the server's own, and tests compare them. Reads little, and nothing from a client that does not read its
+replies.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
-from mcp_optimizer.domain.own_tools import Signpost
+import pydantic_core
+
+from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
+from mcp_optimizer.known_clients.table import habits_of
+from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.serving.first_requests import FirstRequests, Stage
 from mcp_optimizer.serving.pipes import Pipes
 
 logger = logging.getLogger(__name__)
@@ -108,3 +115,260 @@ class EarlyAnswers:
     def _write(self, message: Mapping[str, Any]) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":"))
         self.pipes.writer.write(line.encode() + b"\n")
+
+
+_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Legacy protocol revisions, the latest last. A client that asks for another one gets the latest."""
+
+_MODERN = "2026-07-28"
+_ENVELOPE = "io.modelcontextprotocol/"
+_CAPABILITIES = {
+    "completions": {},
+    "logging": {},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "tools": {"listChanged": True},
+}
+_LONGEST = 10_000
+"""Bytes of a message that is answered here."""
+
+_LARGEST_ID = 2**63
+_OBJECT: dict[str, Any] = {}
+_OBJECTS = dict[str, dict[str, Any]]
+_CLIENT_INFO = {"name": str, "version": str, "title": str, "description": str, "websiteUrl": str}
+_CLIENT_CAPABILITIES = {
+    "experimental": _OBJECTS,
+    "extensions": _OBJECTS,
+    "roots": {"listChanged": bool},
+    "sampling": {"context": _OBJECT, "tools": _OBJECT},
+    "elicitation": {"form": _OBJECT, "url": _OBJECT},
+}
+"""What is known of the parts. Other keys may hold anything, except for those of `_UNUSUAL`."""
+
+_UNUSUAL = frozenset({"_meta", "tasks", "icons"})
+
+_LISTS = ("prompts/list", "resources/list", "resources/templates/list")
+"""Lists of what servers have. They decide the era, like every modern request, but are left to the server."""
+
+_ANNOUNCED = frozenset({"toolsListChanged", "promptsListChanged", "resourcesListChanged"})
+
+
+class Stage(Enum):
+    """How far a client is: what it said decides its era, once."""
+
+    NEW = auto()
+    """It said nothing that decides: `server/discover` only asks, and whoever gives up waiting for the answer shakes
+    hands.
+    """
+    LEGACY = auto()
+    """It sent a ping before its handshake."""
+    INITIALIZED = auto()
+    MODERN = auto()
+
+
+@dataclass(frozen=True)
+class FirstRequest:
+    """A message that is understood, and the client's stage from then on.
+
+    `result` is None for a notification, which gets no reply, and for a request that is answered by a `notice` and goes
+    on.
+    """
+
+    stage: Stage
+    id: str | int | None = None
+    result: Mapping[str, Any] | None = None
+    notice: Mapping[str, Any] | None = None
+    is_left: bool = False
+    """It is for the server; what comes after it can be answered all the same."""
+
+
+ToolsOf = Callable[[str], Sequence[dict[str, Any]]]
+"""The tools that a client of this name gets."""
+
+
+class FirstRequests:
+    """Understands the first messages of one client."""
+
+    def __init__(
+        self,
+        tools_of: ToolsOf | None,
+        version: str,
+        limits: Limits,
+        signpost: Signpost | None = NO_SIGNPOST,
+        *,
+        is_native: bool = False,
+    ) -> None:
+        """`tools_of`: our own tools as clients get them; None: the list depends on the servers. `signpost`: what is
+        said to be behind the gateway; None: we say nothing.
+        """
+        self._tools_of = tools_of
+        self._client = ""
+        self.signpost = signpost
+        self._instructions = {}
+        if signpost is not None:
+            said = signpost.native_instructions if is_native else signpost.instructions
+            self._instructions = {"instructions": said}
+        self._server = {"name": "mcp-optimizer", "title": "mcp-optimizer", "version": version}
+        self._limits = limits
+        # No more bytes than values are allowed: then the values need not be counted.
+        self._longest = min(_LONGEST, limits.request_bytes, limits.request_values, limits.introduction_bytes)
+
+    def understood(self, line: bytes, stage: Stage) -> FirstRequest | None:
+        """The message in this line, if it is one of those."""
+        message = self._read(line)
+        if message is None:
+            return None
+        method, params = message.get("method"), message.get("params", {})
+        if "id" not in message:
+            is_known = stage is Stage.INITIALIZED and method == "notifications/initialized" and params == {}
+            return FirstRequest(stage) if is_known else _left(stage, method)
+        if not self._is_id(message["id"]) or not isinstance(params, dict):
+            return None
+        is_modern = stage is Stage.MODERN or (stage is Stage.NEW and self._has_envelope(params))
+        if is_modern and method == "subscriptions/listen":
+            notice = self._acknowledged(message["id"], params)
+            if notice is not None:
+                return FirstRequest(Stage.MODERN, message["id"], notice=notice)
+            return _left(stage, method, message["id"])
+        if is_modern and method in _LISTS and set(params) == {"_meta"} and self._has_envelope(params):
+            return FirstRequest(Stage.MODERN, message["id"], is_left=True)
+        found = self._modern(method, params, stage) if is_modern else self._legacy(method, params, stage)
+        if found is None:
+            return _left(stage, method, message["id"])
+        return FirstRequest(found[0], message["id"], found[1])
+
+    def discovery(self, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The result of `server/discover`, if there is nothing unusual about it."""
+        if set(params) != {"_meta"} or not self._has_envelope(params):
+            return None
+        said = {"supportedVersions": [_MODERN], "capabilities": _CAPABILITIES, **self._instructions}
+        return {**said, **self._stamp, "ttlMs": 0, "cacheScope": "private"}
+
+    @property
+    def _stamp(self) -> dict[str, Any]:
+        return {"resultType": "complete", "_meta": {f"{_ENVELOPE}serverInfo": self._server}}
+
+    def _acknowledged(self, request: str | int, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What tells a client that it will be told of changed lists. Resources are left to the server."""
+        wanted = params.get("notifications")
+        if set(params) != {"_meta", "notifications"} or not self._has_envelope(params):
+            return None
+        if not isinstance(wanted, dict) or not set(wanted) <= _ANNOUNCED or not all(map(_is_flag, wanted.values())):
+            return None
+        told = {name: True for name, is_wanted in wanted.items() if is_wanted}
+        said = {"_meta": {f"{_ENVELOPE}subscriptionId": request}, "notifications": told}
+        return {"method": "notifications/subscriptions/acknowledged", "params": said}
+
+    def _read(self, line: bytes) -> dict[str, Any] | None:
+        if len(line) > self._longest:
+            return None
+        try:
+            message = pydantic_core.from_json(line, allow_inf_nan=False)
+        except ValueError:
+            return None
+        is_plain = isinstance(message, dict) and set(message) <= {"jsonrpc", "id", "method", "params"}
+        return message if is_plain and message.get("jsonrpc") == "2.0" and _is_writable(message) else None
+
+    def _legacy(self, method: Any, params: Mapping[str, Any], stage: Stage) -> tuple[Stage, Mapping[str, Any]] | None:
+        is_initialized = stage is Stage.INITIALIZED
+        if method == "initialize" and not is_initialized and self._can_open(params):
+            self._client = params["clientInfo"]["name"]
+            return Stage.INITIALIZED, self._opening(params["protocolVersion"])
+        if not _has_only_a_token(params):
+            return None
+        if method == "ping":
+            return stage if is_initialized else Stage.LEGACY, {}
+        listed = self._listed(method) if is_initialized else None
+        return (stage, listed) if listed is not None else None
+
+    def _modern(self, method: Any, params: Mapping[str, Any], stage: Stage) -> tuple[Stage, Mapping[str, Any]] | None:
+        if method == "server/discover":
+            found = self.discovery(params)
+            return (stage, found) if found is not None else None
+        if set(params) != {"_meta"} or not self._has_envelope(params):
+            return None
+        self._client = params["_meta"][f"{_ENVELOPE}clientInfo"]["name"]
+        if (listed := self._listed(method)) is None:
+            return None
+        assert self.signpost is not None
+        hints = {"ttlMs": self.signpost.ttl_ms, "cacheScope": self.signpost.scope}
+        return Stage.MODERN, {**listed, **self._stamp, **hints}
+
+    def _listed(self, method: Any) -> Mapping[str, Any] | None:
+        if method != "tools/list" or self._tools_of is None or self.signpost is None:
+            return None
+        return {"tools": list(self.signpost.on(self._tools_of(self._client), habits_of(self._client)))}
+
+    def _has_envelope(self, params: Mapping[str, Any]) -> bool:
+        meta = params.get("_meta")
+        if not isinstance(meta, dict) or meta.get(f"{_ENVELOPE}protocolVersion") != _MODERN:
+            return False
+        known = {f"{_ENVELOPE}{name}" for name in ("protocolVersion", "clientInfo", "clientCapabilities")}
+        has_parts = set(meta) == known
+        return has_parts and self._is_client(meta[f"{_ENVELOPE}clientInfo"], meta[f"{_ENVELOPE}clientCapabilities"])
+
+    def _can_open(self, params: Mapping[str, Any]) -> bool:
+        has_parts = set(params) == {"protocolVersion", "capabilities", "clientInfo"}
+        is_text = isinstance(params.get("protocolVersion"), str)
+        return has_parts and is_text and self._is_client(params["clientInfo"], params["capabilities"])
+
+    def _is_client(self, info: Any, capabilities: Any) -> bool:
+        if not _fits(info, _CLIENT_INFO) or not {"name", "version"} <= set(info):
+            return False
+        return len(info["name"]) <= self._limits.client_name and _fits(capabilities, _CLIENT_CAPABILITIES)
+
+    def _opening(self, asked: str) -> dict[str, Any]:
+        return {
+            "protocolVersion": asked if asked in _VERSIONS else _VERSIONS[-1],
+            "capabilities": _CAPABILITIES,
+            "serverInfo": self._server,
+            **self._instructions,
+        }
+
+    def _is_id(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return len(value) <= self._limits.identifier
+        return _is_whole(value)
+
+
+def _left(stage: Stage, method: Any, request: str | int | None = None) -> FirstRequest | None:
+    """For the server. Before it is known which era the client speaks, nothing can be answered after such a message."""
+    is_decided = stage in (Stage.INITIALIZED, Stage.MODERN)
+    return FirstRequest(stage, request, is_left=True) if is_decided and isinstance(method, str) else None
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    if shape == _OBJECTS:
+        return isinstance(value, dict) and all(isinstance(item, dict) for item in value.values())
+    if isinstance(shape, dict):
+        is_usual = isinstance(value, dict) and not _UNUSUAL & set(value)
+        return is_usual and all(_fits(item, shape[key]) for key, item in value.items() if key in shape)
+    return type(value) is shape
+
+
+def _has_only_a_token(params: Mapping[str, Any]) -> bool:
+    """No parameters, except for a token to report progress with."""
+    if not params:
+        return True
+    meta = params.get("_meta")
+    if set(params) != {"_meta"} or not isinstance(meta, dict) or not set(meta) <= {"progressToken"}:
+        return False
+    token = meta.get("progressToken", "")
+    return isinstance(token, str) or _is_whole(token)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_ID
+
+
+def _is_writable(value: Any) -> bool:
+    """Not with 1e999, which is read as infinity."""
+    if isinstance(value, dict):
+        return all(map(_is_writable, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_writable, value))
+    return not isinstance(value, float) or math.isfinite(value)

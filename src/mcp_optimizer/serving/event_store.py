@@ -1,7 +1,7 @@
 """Events sent on legacy streams, kept for clients that lose a stream and ask for the rest.
 
 Kept for a limited time and up to a few megabytes for all sessions together; the oldest are dropped first. Each session
-sees only its own events: the SDK names streams after request ids, which every client counts from one.
+sees only its own events: streams are named after request ids, which every client counts from one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
+from mcp_types import INTERNAL_ERROR, ErrorData
 
 from mcp_optimizer.largejson.raw import RawJson
 from mcp_optimizer.limits import DEFAULT_LIMITS
+from mcp_optimizer.serving.messages import Message, is_large, response
 
 _SECONDS = 120.0
 TOO_LARGE = "The connection broke, and the result was too large to keep. Call again, or request less at a time."
@@ -25,7 +25,6 @@ _EVENT = 256
 """Bytes that an event takes in addition to its result."""
 _LONGEST_ID = 20
 """Maximum digits of an event's id."""
-_MOST_NOT_WHOLE = 1_000
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 """Values with nothing in them, as nearly all are."""
 
@@ -34,7 +33,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 class _Kept:
     session: object
     stream: str
-    message: JSONRPCMessage | None
+    message: Message | None
     size: int
     at: float
 
@@ -67,7 +66,7 @@ class KeptEvents:
         mark, _, number = event_id.rpartition("-")
         return len(mark) == len(self._mark) - 1 and mark.isalnum() and number.isdecimal() and f"{mark}-" != self._mark
 
-    def keep(self, session: object, stream: str, message: JSONRPCMessage | None) -> str:
+    def keep(self, session: object, stream: str, message: Message | None) -> str:
         self._last += 1
         kept = _Kept(session, stream, message, _size(message) + len(stream), self._clock())
         if kept.size <= self._most:
@@ -81,7 +80,7 @@ class KeptEvents:
             self.size -= oldest.size
         return f"{self._mark}{self._last}"
 
-    def after(self, session: object, event_id: str) -> tuple[str, list[tuple[str, JSONRPCMessage]]] | None:
+    def after(self, session: object, event_id: str) -> tuple[str, list[tuple[str, Message]]] | None:
         """The stream of an event, and what followed it on that stream; None if the event is no longer known."""
         digits = event_id.removeprefix(self._mark)
         number = int(digits) if digits.isdecimal() and len(digits) <= _LONGEST_ID else 0
@@ -96,49 +95,30 @@ class KeptEvents:
         return last.stream, following
 
 
-class SessionEvents(EventStore):
+class SessionEvents:
     """The events of one session."""
 
     def __init__(self, events: KeptEvents) -> None:
         self._events = events
-        self._not_whole: set[str] = set()
-
-    def leave_out(self, stream: str) -> None:
-        """The response about to be sent on this stream is incomplete without its HTTP body, so it is not kept."""
-        if len(self._not_whole) >= _MOST_NOT_WHOLE:
-            # Entries of requests that were cancelled and never answered.
-            self._not_whole.clear()
-        self._not_whole.add(stream)
 
     def open_stream(self, stream: str) -> str:
         """Keep the empty event that opens a stream, and return its id."""
         return self._events.keep(self, stream, None)
 
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        if stream_id in self._not_whole and isinstance(message, JSONRPCResponse):
-            self._not_whole.discard(stream_id)
-            message = JSONRPCError(
-                jsonrpc="2.0", id=message.id, error=ErrorData(code=INTERNAL_ERROR, message=TOO_LARGE)
-            )
-        return self._events.keep(self, stream_id, message)
+    def keep(self, stream: str, message: Message) -> str:
+        """Keep a message that is sent on a stream, and return its id. One that is written in pieces is not kept."""
+        if is_large(message):
+            message = response(message["id"], ErrorData(code=INTERNAL_ERROR, message=TOO_LARGE))
+        return self._events.keep(self, stream, message)
 
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        found = self._events.after(self, last_event_id)
-        if found is None:
-            return None
-        stream, following = found
-        for event_id, message in following:
-            await send_callback(EventMessage(message, event_id))
-        return stream
+    def after(self, event_id: str) -> tuple[str, list[tuple[str, Message]]] | None:
+        """The stream of an event, and what followed it; None if the event is not known."""
+        return self._events.after(self, event_id)
 
 
-def _size(message: JSONRPCMessage | None) -> int:
+def _size(message: Message | None) -> int:
     """The approximate size of an event; serializing it would cost as much as sending it."""
-    if isinstance(message, JSONRPCResponse):
-        return _EVENT + _bytes_of(message.result)
-    if isinstance(message, JSONRPCError):
-        return _EVENT + _bytes_of([message.error.message, message.error.data])
-    return _EVENT + (_bytes_of(message.params) if message is not None else 0)
+    return _EVENT + (_bytes_of(message) if message is not None else 0)
 
 
 def _bytes_of(value: Any) -> int:

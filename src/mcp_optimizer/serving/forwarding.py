@@ -22,9 +22,16 @@ from mcp_optimizer.relay.connected import ORPHANED_KEY, PRINCIPAL_KEY
 from mcp_optimizer.runtime.owned_names import OwnedNames, is_whole_name, owner_of_event, owner_of_question
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.serving.forwarded import FORWARDED_KEY, HEADER, Forwarded, ForwardedHeaders
-from mcp_optimizer.serving.peer_client import PROOF_PATH, Passed, PeerClient
-from mcp_optimizer.serving.peers import Peers
+from mcp_optimizer.serving.peers import (
+    FORWARDED_KEY,
+    HEADER,
+    PROOF_PATH,
+    Forwarded,
+    ForwardedHeaders,
+    Passed,
+    PeerClient,
+    Peers,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -9,26 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import mcp_types as types
+import pydantic_core
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from mcp_types.methods import SPEC_CLIENT_METHODS, validate_client_request
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.largejson.reading import LARGE, read_large
+from mcp_optimizer.largejson.spans import structure_marks
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.relay.connected import is_http
-from mcp_optimizer.relay.sendable import TooDeep, sendable
-from mcp_optimizer.serving.client_json import NotReadable, read_json
-from mcp_optimizer.serving.plain_calls import PlainCalls
+from mcp_optimizer.relay.connected import connection_of
+from mcp_optimizer.relay.wire import TooDeep, sendable
+from mcp_optimizer.serving.messages import CALL, Message, response
 
 logger = logging.getLogger(__name__)
 
@@ -37,25 +40,21 @@ Context = ServerRequestContext[Any, Any]
 InTurn = Callable[[Callable[[], JSONRPCMessage]], Awaitable[JSONRPCMessage]]
 """Has something done in a thread; raises InvalidRequest if too much waits for that already."""
 
-LARGE = 1_000_000
-"""Bytes from which the SDK does not get all of a message."""
-
 AT_ONCE = 64_000
 """Bytes up to which a message is read at once; a larger one, which may hold half as many values, in a thread."""
 
 _RETRY_AFTER = 1
 """Seconds after which a caller of whom too much waits should try again."""
 
-PARAMS_KEY = "mcp_optimizer.params"
-"""The key under which an HTTP request carries the parameters of a large message; the SDK gets the message
-without them.
-"""
-
 _BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 _NAMING = ("name", "uri", "cursor")
 """Parameters that name something. They are looked up, compared and repeated, and no real name is that long."""
 
 _LARGEST_ID = 2**63
+_PLAIN = frozenset({"name", "arguments", "_meta"})
+_PROGRESS = "progressToken"
+_ACCEPTED = "mcp-optimizer/accepted"
+"""The key in a connection's state of a client whose introduction the SDK has accepted."""
 
 
 class Refused(Exception):
@@ -71,18 +70,9 @@ class Refused(Exception):
         """Whether the sender gets an error; notifications get no response."""
         self.retry_after: int | None = None
 
-    def as_message(self) -> JSONRPCError:
-        more = {"data": {"retryAfter": self.retry_after}} if self.retry_after is not None else {}
-        error = types.ErrorData(code=self.code, message=self.message, **more)
-        return JSONRPCError(jsonrpc="2.0", id=self.request_id, error=error)
-
-
-class ClientRequest(NamedTuple):
-    """A request, without the SDK's model of it."""
-
-    id: types.RequestId
-    method: str
-    params: dict[str, Any] | None
+    def as_message(self) -> Message:
+        data = {"retryAfter": self.retry_after} if self.retry_after is not None else None
+        return response(self.request_id, types.ErrorData(code=self.code, message=self.message, data=data))
 
 
 class Gate:
@@ -91,7 +81,6 @@ class Gate:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self.refused: Counter[str] = Counter()
-        self._plain_calls = PlainCalls()
 
     async def read(self, data: bytes | bytearray, in_turn: InTurn = asyncio.to_thread) -> JSONRPCMessage:
         """The message in these bytes; raises Refused. Large ones are read in a thread, when `in_turn` has one."""
@@ -113,17 +102,6 @@ class Gate:
         except Refused as refused:
             self.count(refused.reason)
             raise
-
-    def request(self, data: bytes) -> ClientRequest | None:
-        """The request in a short message, at once; None for any other message, and for one that is to be refused."""
-        try:
-            message = read_json(data, self.limits.request_values)
-            if type(message) is not dict or "method" not in message or "id" not in message:
-                return None
-            self._check_request(message, len(data))
-        except (NotReadable, Refused):
-            return None
-        return ClientRequest(message["id"], message["method"], message.get("params"))
 
     def refuse(self, refused: Refused) -> Refused:
         """Count a refusal that was detected elsewhere, such as a body that does not end."""
@@ -198,8 +176,6 @@ class Gate:
         """A middleware of the MCP server: passes on what the protocol allows, and lets no exception escape."""
         if ctx.request_id is None:
             return await call_next(ctx)
-        if is_http(ctx.request) and PARAMS_KEY in ctx.request.scope:
-            ctx = replace(ctx, params=ctx.request.scope[PARAMS_KEY])
         try:
             self._check(ctx)
         except (MCPError, ValidationError):
@@ -227,8 +203,11 @@ class Gate:
         for name in _NAMING:
             if isinstance(value := params.get(name), str) and len(value) > self.limits.identifier:
                 raise _invalid(f"{name} may have {self.limits.identifier:,} characters, not {len(value):,}.")
-        if not self._plain_calls.has(ctx.method, ctx.protocol_version, params):
+        is_plain = ctx.method == CALL and _is_plain(params)
+        if not (is_plain and _is_accepted(ctx)):
             self._check_model(ctx.method, ctx.protocol_version, params)
+            if is_plain:
+                connection_of(ctx).state[_ACCEPTED] = True
         if not is_modern and ctx.method not in _BEFORE_INITIALIZE and ctx.session.client_params is None:
             raise MCPError(types.INVALID_REQUEST, "The first request must be initialize")
         if ctx.method == "subscriptions/listen":
@@ -244,7 +223,23 @@ class Gate:
                 raise MCPError(types.METHOD_NOT_FOUND, "Method not found", method) from None
         if len(_client_name(method, params)) > self.limits.client_name:
             raise _invalid(f"The name of a client may have {self.limits.client_name:,} characters.")
-        self._plain_calls.learn(method, version, params)
+
+
+def _is_plain(params: Mapping[str, Any]) -> bool:
+    """Whether a call is as nearly all are: the SDK's models would find nothing wrong with it, apart from what a modern
+    client says of itself.
+    """
+    arguments, meta = params.get("arguments"), params.get("_meta")
+    if type(params.get("name")) is not str or not params.keys() <= _PLAIN:
+        return False
+    if arguments is not None and type(arguments) is not dict:
+        return False
+    return meta is None or (type(meta) is dict and type(meta.get(_PROGRESS, 0)) in (int, str))
+
+
+def _is_accepted(ctx: Context) -> bool:
+    """Whether the client said nothing of itself, or the same as in a call before: only those share a connection."""
+    return ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS or _ACCEPTED in connection_of(ctx).state
 
 
 def _sendable_error(error: MCPError) -> MCPError:
@@ -275,3 +270,64 @@ def _client_name(method: str, params: Mapping[str, Any]) -> str:
         info = meta.get(types.CLIENT_INFO_META_KEY)
     name = info.get("name") if isinstance(info, Mapping) else None
     return name if isinstance(name, str) else ""
+
+
+_LONG = 10_000
+"""Characters from which a text may have been read separately."""
+
+_PART = 256 * 1024
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+class NotReadable(ValueError):
+    """What is wrong, for the sender. Quotes nothing of the content."""
+
+
+def read_json(data: bytes | bytearray, most_values: int) -> Any:
+    """The value; raises NotReadable."""
+    if len(data) > most_values and structure_marks(data, most_values) > most_values:
+        raise NotReadable(f"there are more than {most_values:,} values in it")
+    try:
+        if len(data) < LARGE:
+            value = pydantic_core.from_json(data, allow_inf_nan=False, cache_strings="keys")
+        else:
+            value = read_large(data, _strict)
+    except RecursionError:
+        raise NotReadable("it is nested too deeply") from None
+    except ValueError as error:
+        # The parser says what it expected and where, and quotes nothing.
+        raise NotReadable(str(error)) from None
+    if not _can_be_written(value):
+        raise NotReadable("a number in it is too large, or a text is half of a surrogate pair")
+    return value
+
+
+def _strict(data: bytes | bytearray) -> Any:
+    return pydantic_core.from_json(data, allow_inf_nan=False, cache_strings="keys")
+
+
+def _can_be_written(value: Any) -> bool:
+    """Rejects 1e999, which is read as infinity, and long texts with half surrogate pairs, which the parser does not
+    check.
+    """
+    level = [value]
+    while level:
+        below: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is str:
+                if len(item) > _LONG and not item.isascii() and _has_half_pair(item):
+                    return False
+            elif kind is dict:
+                below.extend(item.values())
+            elif kind is list:
+                below.extend(item)
+            elif kind is float and not math.isfinite(item):
+                return False
+        level = below
+    return True
+
+
+def _has_half_pair(text: str) -> bool:
+    """In parts, because each part holds the interpreter."""
+    return any(_HALF_PAIR.search(text, at, at + _PART) for at in range(0, len(text), _PART))

@@ -1,10 +1,14 @@
-"""Host, Origin and Content-Type of requests, as the SDK admits them, so a web page cannot reach a gateway on loopback.
+"""Host, Origin, Content-Type and Accept of requests, as the SDK admits them.
 
-Nearly every request says the same as one before, which was looked at. Called by the gate.
+Host and Origin keep web pages from a gateway on loopback. Nearly every request says the same as one before, which was
+looked at. Called by the gate and by both eras.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from mcp.server.streamable_http import check_accept_headers
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +18,8 @@ from mcp_optimizer.relay.head import Fields, fields_of
 _MOST_KNOWN = 64
 _LONGEST = 1_000
 """Bytes of what is remembered of a request."""
+_USUAL_ACCEPT = 200
+_JSON = b"application/json"
 
 
 class Hosts:
@@ -40,3 +46,22 @@ class Hosts:
 
 def _said(method: str, fields: Fields) -> tuple[bytes | str | None, ...]:
     return method, fields.get(b"host"), fields.get(b"origin"), fields.get(b"content-type")
+
+
+def accepts(fields: Fields) -> tuple[bool, bool]:
+    """Whether a client takes JSON, and streams."""
+    accept = fields.get(b"accept", b"")
+    return _known_accept(accept) if len(accept) <= _USUAL_ACCEPT else _read_accept(accept)
+
+
+def _read_accept(accept: bytes) -> tuple[bool, bool]:
+    return check_accept_headers(Request({"type": "http", "headers": [(b"accept", accept)]}))
+
+
+_known_accept = lru_cache(maxsize=_MOST_KNOWN)(_read_accept)
+
+
+def is_json(fields: Fields) -> bool:
+    """Whether a body is said to be JSON. The SDK's check, which it passed, takes more for that."""
+    kind = fields.get(b"content-type", b"")
+    return kind == _JSON or kind.partition(b";")[0].strip().lower() == _JSON

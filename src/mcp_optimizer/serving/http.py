@@ -1,7 +1,6 @@
 """The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for monitoring, and pages if given.
 
-Host and Origin are checked on every MCP request, so a web page cannot reach a gateway on loopback. A session that its
-client never used is ended soon.
+Host and Origin are checked on every MCP request, so a web page cannot reach a gateway on loopback.
 """
 
 from __future__ import annotations
@@ -12,39 +11,30 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_optimizer.callers.door import Door
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.relay.head import fields_of
-from mcp_optimizer.relay.sdk_internals import end_unless_used
+from mcp_optimizer.runtime.owned_names import new_owner
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.ended_sessions import EndedSessions
-from mcp_optimizer.serving.first_events import HeldFirstEvents
 from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.large_bodies import LargeBodies
+from mcp_optimizer.serving.http_gate import HttpGate
 from mcp_optimizer.serving.last_requests import LastCalls, LastRequests
-from mcp_optimizer.serving.resource_metadata import metadata_routes
+from mcp_optimizer.serving.modern_clients import ModernClients
+from mcp_optimizer.serving.modern_http import ModernHttp
+from mcp_optimizer.serving.oauth import metadata_routes
 from mcp_optimizer.serving.sessions import Sessions
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-_SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
-_REVISION = MCP_PROTOCOL_VERSION_HEADER.encode("ascii")
-_MODERN = frozenset(revision.encode("ascii") for revision in MODERN_PROTOCOL_VERSIONS)
-_UNUSED = 60.0
-"""Seconds after which an unused session ends: its client left before it received the session."""
 
 
 def build_http_app(
@@ -92,38 +82,48 @@ def build_http_app(
         return JSONResponse(answer, status_code=200 if can_call else 503)
 
     hosts = admitted_hosts(allowed_hosts, allowed_origins)
-    sessions = Sessions(
-        server,
-        gate=gate or Gate(),
-        hosts=hosts,
-        door=door,
-        signatures=signatures,
-        ended=ended,
-        forwarding=forwarding,
-    )
-    served.count_sessions_with(lambda: len(sessions))
+    mcp = McpEndpoint(server, gate or Gate(), hosts, door, signatures, ended, forwarding)
+    served.count_sessions_with(lambda: len(mcp.sessions))
     described = metadata_routes(door, hosts) if door is not None and door.has_issuers else ()
     between = forwarding.routes() if forwarding is not None else ()
-    server.middleware.insert(0, sessions.around)
     known = [Route("/health", health), Route("/ready", ready), *described, *between, *routes]
     # The last one keeps Starlette from sending others to a similar address, at whatever host they name.
-    pages = Starlette(
-        routes=[*known, Route("/{path:path}", _nowhere)], lifespan=lambda _app: _running(sessions, forwarding)
-    )
-    mcp = sessions.asgi_app
-    # Only legacy requests open sessions, and streams that begin with an empty event.
-    legacy = HeldFirstEvents(LargeBodies(UnusedSessions(mcp, sessions)))
-    return LastCalls(HttpEntrance(pages, modern=LargeBodies(mcp), legacy=legacy), served)
+    pages = Starlette(routes=[*known, Route("/{path:path}", _nowhere)], lifespan=lambda _app: mcp.run())
+    return LastCalls(HttpEntrance(pages, mcp.app), served)
 
 
-@asynccontextmanager
-async def _running(sessions: Sessions, forwarding: Forwarding | None) -> AsyncIterator[None]:
-    async with sessions.run():
-        try:
-            yield
-        finally:
-            if forwarding is not None:
-                await forwarding.close()
+class McpEndpoint:
+    """`/mcp`: the gate, and behind it both eras."""
+
+    def __init__(
+        self,
+        server: Server[Any],
+        gate: Gate,
+        hosts: TransportSecuritySettings,
+        door: Door | None = None,
+        signatures: Signatures | None = None,
+        ended: EndedSessions | None = None,
+        forwarding: Forwarding | None = None,
+    ) -> None:
+        mark = forwarding.own if forwarding is not None else new_owner()
+        self.sessions = Sessions(server, gate.limits, signatures, ended, mark)
+        self._server = server
+        self._modern = ModernHttp()
+        self._forwarding = forwarding
+        self.app: ASGIApp = HttpGate(self.sessions, self._modern, gate, hosts, door, forwarding)
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Requests are answered within this block."""
+        async with self._server.lifespan(self._server) as lifespan:
+            self._modern.serve(ModernClients(self._server, lifespan))
+            self.sessions.start(lifespan)
+            try:
+                yield
+            finally:
+                if self._forwarding is not None:
+                    await self._forwarding.close()
+                await self.sessions.close()
 
 
 async def _nowhere(_request: Request) -> Response:
@@ -135,47 +135,15 @@ class HttpEntrance:
     parser keeps at the end. Requests to `/mcp` pass by Starlette, which would cost each of them a tenth of its time.
     """
 
-    def __init__(self, pages: Starlette, *, modern: ASGIApp, legacy: ASGIApp) -> None:
+    def __init__(self, pages: Starlette, mcp: ASGIApp) -> None:
         self.pages = pages
-        self._modern = modern
-        self._legacy = legacy
+        self._mcp = mcp
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
             return self.pages(scope, receive, send)
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        if scope["path"] != "/mcp":
-            return self.pages(scope, receive, send)
-        is_modern = fields_of(scope).get(_REVISION) in _MODERN
-        return (self._modern if is_modern else self._legacy)(scope, receive, send)
-
-
-class UnusedSessions:
-    """Ends sessions that were opened and never used, long before the idle timeout of used ones."""
-
-    def __init__(self, app: ASGIApp, manager: StreamableHTTPSessionManager, seconds: float = _UNUSED) -> None:
-        self._app = app
-        self._manager = manager
-        self._seconds = seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if _SESSION in fields_of(scope):
-            # It names one that is open.
-            await self._app(scope, receive, send)
-            return
-        opened = ""
-
-        async def watched(message: Message) -> None:
-            nonlocal opened
-            if message["type"] == "http.response.start":
-                opened = next((value.decode() for name, value in message["headers"] if name.lower() == _SESSION), "")
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched)
-        finally:
-            if opened:
-                end_unless_used(self._manager, opened, self._seconds)
+        return (self._mcp if scope["path"] == "/mcp" else self.pages)(scope, receive, send)
 
 
 def admitted_hosts(allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> TransportSecuritySettings:

@@ -1,26 +1,28 @@
-"""The gate in front of `/mcp`: reads request bodies within limits and passes only messages to the SDK.
+"""The gate in front of `/mcp`: reads request bodies within limits and passes on only messages, each to its era.
 
-An ASGI application around the SDK's own. Checks Host and Origin first, then asks the door who calls. A body must arrive
-within a time and a size; an id of a request in progress cannot be used again in its session. Knows no tools.
+An ASGI application. Checks Host and Origin first, then asks the door who calls. A body must arrive within a time and a
+size; an id of a request in progress cannot be used again in its session. A stream that may last for days ends when its
+caller is no longer let in: its key was revoked, or its token has expired. Knows no tools.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Protocol
 
 import mcp_types as types
-import pydantic_core
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.domain.caller import Caller
@@ -28,16 +30,14 @@ from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.gateway.turns import CallerTurns
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
 from mcp_optimizer.relay.head import Fields, fields_of
-from mcp_optimizer.serving.forwarded import FORWARDED_KEY
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.forwarding import Forwarding
-from mcp_optimizer.serving.gate import AT_ONCE, LARGE, PARAMS_KEY, Gate, Refused
-from mcp_optimizer.serving.held_bodies import RETRY_AFTER
+from mcp_optimizer.serving.gate import AT_ONCE, Gate, Refused
 from mcp_optimizer.serving.hosts import Hosts
-from mcp_optimizer.serving.http_lane import HttpLane
 from mcp_optimizer.serving.last_requests import release_stream
-from mcp_optimizer.serving.lasting_streams import LastingStreams
-from mcp_optimizer.serving.outlines import outlined
-from mcp_optimizer.serving.request_bodies import RequestBodies
+from mcp_optimizer.serving.messages import encoded
+from mcp_optimizer.serving.peers import FORWARDED_KEY
+from mcp_optimizer.serving.request_bodies import RETRY_AFTER, RequestBodies
 
 _CLOSING = 1.0
 """Seconds for closing the stream of an answered request."""
@@ -46,6 +46,9 @@ _STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
 """By the reason of a refusal; any other reason is a bad request."""
 
 _SESSION = MCP_SESSION_ID_HEADER.encode()
+_REVISION = MCP_PROTOCOL_VERSION_HEADER.encode()
+_HANDSHAKE = frozenset({None, *map(str.encode, HANDSHAKE_PROTOCOL_VERSIONS)})
+"""What a legacy client says of its revision. The modern era says what is wrong with anything else."""
 _LISTEN = "subscriptions/listen"
 _UNKNOWN = 503
 _DENIALS = {403: "scope", _UNKNOWN: "unverified"}
@@ -58,22 +61,34 @@ _DRAINED = 1_000_000
 """Bytes of a body that are let in, unread, of somebody who is turned away."""
 
 
+class Era(Protocol):
+    """Answers the clients of one era."""
+
+    async def post(
+        self, request: Request, message: JSONRPCMessage, fields: Fields, receive: Receive, send: Send
+    ) -> None:
+        """A message that was admitted."""
+
+    async def other(self, request: Request, receive: Receive, send: Send) -> None:
+        """A request with another method, which has no message."""
+
+
 class HttpGate:
     """Turns bodies into messages."""
 
     def __init__(
         self,
-        app: ASGIApp,
+        legacy: Era,
+        modern: Era,
         gate: Gate,
         hosts: TransportSecuritySettings | None,
         door: Door | None = None,
         forwarding: Forwarding | None = None,
-        lane: HttpLane | None = None,
     ) -> None:
         """Without a `door`, everybody is ANYONE. `forwarding`: to other gateways, if there can be some."""
         self._forwarding = forwarding
-        self._lane = lane
-        self._app = app
+        self._legacy = legacy
+        self._modern = modern
         self._gate = gate
         self._door = door
         self._streams = LastingStreams()
@@ -97,18 +112,18 @@ class HttpGate:
             await self._turned_away(denied, request)(scope, receive, send)
             return
         scope[PRINCIPAL_KEY] = principal
-        if principal.is_verified:
-            # The SDK answers a request on a session that another user opened as if there were no such session.
-            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.id, scopes=[]))
         if method == "POST":
             await self._post(request, fields, principal, scope, receive, send)
         else:
-            await self._last(self._stream(request, scope, receive, _with_retry(send)), request, principal)
+            await self._last(self._stream(request, fields, scope, receive, send), request, principal)
 
-    async def _stream(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _stream(self, request: Request, fields: Fields, scope: Scope, receive: Receive, send: Send) -> None:
         others = self._forwarding
         if others is None or not await others.took_stream(self._resource(request), scope, receive, send):
-            await self._app(scope, receive, send)
+            await self._era(fields).other(request, receive, send)
+
+    def _era(self, fields: Fields) -> Era:
+        return self._legacy if fields.get(_REVISION) in _HANDSHAKE else self._modern
 
     async def _last(self, stream: Awaitable[None], request: Request, principal: Principal) -> None:
         """A stream that may last longer than its caller's credential, and is not waited for when the gateway stops."""
@@ -176,11 +191,9 @@ class HttpGate:
         finally:
             held.release()
         try:
-            if self._lane is not None and (call := self._lane.takes(request, message, fields)) is not None:
-                body.clear()
-                await call.respond(scope, receive, send)
-                return
-            answering = self._pass(message, body, scope, receive, _with_retry(send))
+            # It is read, and may be large.
+            body.clear()
+            answering = self._era(fields).post(request, message, fields, receive, send)
             lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
             await (self._last(answering, request, principal) if lasts else answering)
         finally:
@@ -231,28 +244,6 @@ class HttpGate:
         if not self._under_way[session]:
             del self._under_way[session]
 
-    async def _pass(self, message: JSONRPCMessage, body: bytearray, scope: Scope, receive: Receive, send: Send) -> None:
-        params = message.params if isinstance(message, JSONRPCRequest) else None
-        if isinstance(message, JSONRPCError):
-            # An invalid answer may have been replaced.
-            whole = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-        elif params is not None and len(body) >= LARGE:
-            scope[PARAMS_KEY] = params
-            whole = pydantic_core.to_json({**message.model_dump(exclude={"params"}), "params": outlined(params)})
-        else:
-            whole = bytes(body)
-        body.clear()
-        waiting: list[Message] = [{"type": "http.request", "body": whole, "more_body": False}]
-        del whole
-
-        async def replay() -> Message:
-            return waiting.pop() if waiting else await receive()
-
-        try:
-            await self._app(scope, replay, send)
-        finally:
-            scope.pop(PARAMS_KEY, None)
-
 
 def resource_of(door: Door, request: Request) -> str:
     """The address of `/mcp` in a request whose Host was admitted."""
@@ -261,7 +252,7 @@ def resource_of(door: Door, request: Request) -> str:
 
 
 def _session_of(request: Request) -> str | None:
-    """The session that a request names, among those of its caller: whether it is theirs, the SDK finds out later."""
+    """The session that a request names, among those of its caller: whether it is theirs is found out later."""
     session = fields_of(request.scope).get(_SESSION)
     return None if session is None else f"{request.scope[PRINCIPAL_KEY].id}\n{session.decode('latin-1')}"
 
@@ -277,18 +268,41 @@ def _answer(refused: Refused) -> Response:
     if refused.reason in ("size", "slow", "full"):
         # The rest of the body is not read.
         headers["Connection"] = "close"
-    content = refused.as_message().model_dump_json(by_alias=True, exclude_unset=True)
+    content = encoded(refused.as_message())
     status = _STATUS.get(refused.reason, 400)
     return Response(content, status_code=status, headers=headers, media_type="application/json")
 
 
-def _with_retry(send: Send) -> Send:
-    """The SDK's response to too many sessions, with Retry-After."""
+logger = logging.getLogger(__name__)
 
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start" and message["status"] == 503:
-            headers = [*message.get("headers", ()), (b"retry-after", str(RETRY_AFTER).encode())]
-            message = {**message, "headers": headers}
-        await send(message)
+_SECONDS = 5.0
 
-    return sent
+
+class LastingStreams:
+    """The streams of callers that had to prove who they are."""
+
+    def __init__(self, seconds: float = _SECONDS) -> None:
+        """`seconds`: between two looks at a caller."""
+        self._seconds = seconds
+        self._watches = BackgroundTasks(logger, "Cannot look at the caller of a stream")
+
+    async def run(self, stream: Awaitable[None], is_admitted: Callable[[], Awaitable[bool]]) -> None:
+        """The stream, to its end or to that of its caller's credential."""
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                watch = self._watches.spawn(self._watch(limit, is_admitted))
+                try:
+                    await stream
+                finally:
+                    watch.cancel()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+
+    async def _watch(self, limit: asyncio.Timeout, is_admitted: Callable[[], Awaitable[bool]]) -> None:
+        while True:
+            await asyncio.sleep(self._seconds)
+            if not await is_admitted():
+                limit.reschedule(asyncio.get_running_loop().time())
+                return

@@ -12,14 +12,14 @@ from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.known_clients.table import habits_of
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.serving.known_clients import conversation_of, habits_of
-from mcp_optimizer.serving.own_arguments import names_in, number_in, text_in
-from mcp_optimizer.serving.own_replies import find_reply, list_reply
+from mcp_optimizer.serving.client_habits import conversation_of, find_reply, list_reply
 
 if TYPE_CHECKING:
     # Loaded only where scripts are on.
     from mcp_optimizer.scripts.running import ScriptRunner
+import contextlib
 
 OwnTool = Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]
 
@@ -113,3 +113,45 @@ class OwnTools:
             # An answer to a question of a script only continues it.
             self._gateway.permissions.take_turn(caller)
         return await self._scripts.run(script, caller, may_change=names_in(arguments, "may_change", self._limits))
+
+
+_FARTHEST = 2**62
+
+
+def text_in(arguments: Mapping[str, Any], key: str, most: int, *, required: bool, between: str) -> str:
+    """A text, of at most so many characters; several are joined."""
+    value = arguments.get(key)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = between.join(value)
+    if value is None and not required:
+        return ""
+    if not isinstance(value, str) or (required and not value.strip()):
+        raise InvalidRequest(f"{key} is required and must be text." if required else f"{key} must be text.")
+    if len(value) > most:
+        raise InvalidRequest(f"{key} may have {most:,} characters, not {len(value):,}.")
+    return value
+
+
+def number_in(arguments: Mapping[str, Any], key: str) -> int | None:
+    """A whole number, or None if there is none."""
+    value = arguments.get(key)
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidRequest(f"{key} must be a whole number, not {quoted(value)}.")
+    # None of our numbers is that large, and one of ten thousand digits cannot even be written.
+    return value if value is None else max(-_FARTHEST, min(value, _FARTHEST))
+
+
+def names_in(arguments: Mapping[str, Any], key: str, limits: Limits) -> tuple[str, ...]:
+    """A list of names, or one name."""
+    value = arguments.get(key)
+    names = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidRequest(f"{key} must be a list of names.")
+    if any(len(name) > limits.identifier for name in names):
+        raise InvalidRequest(f"A name in {key} may have {limits.identifier:,} characters.")
+    return tuple(names)

@@ -43,6 +43,7 @@ from mcp_optimizer.errors import (
 )
 from mcp_optimizer.gateway.arguments import without
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
+from mcp_optimizer.known_clients.table import habits_of
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.answering import AccountedAnswer
@@ -51,15 +52,14 @@ from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.signposts import Signposts
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.relay.connected import Context, client_name, is_http
-from mcp_optimizer.relay.envelope import for_era
-from mcp_optimizer.relay.paging import page
-from mcp_optimizer.relay.sdk_calls import CALL
+from mcp_optimizer.relay.listings import page
 from mcp_optimizer.relay.server import REGISTERED, Relay
-from mcp_optimizer.relay.wire_errors import as_mcp_error, as_tool_result
+from mcp_optimizer.relay.wire import as_mcp_error, as_tool_result, for_era
+from mcp_optimizer.serving.client_habits import dialect_for, for_reader
 from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.known_clients import dialect_for, habits_of
-from mcp_optimizer.serving.own_replies import for_reader
+from mcp_optimizer.serving.messages import CALL
 from mcp_optimizer.serving.own_tools import OwnTool, OwnTools
+from mcp_optimizer.serving.tracing import WhenTraced
 
 if TYPE_CHECKING:
     # Loaded only where scripts are on.
@@ -135,6 +135,8 @@ def build_server(
         server.add_request_handler(method, params, _never)
     own = OwnTools(gateway, gate.limits, options.detail, scripts).by_name(split_calls=options.split_calls is not False)
     answers = _Answers(gateway, server, options, refresher, relay, accounts, own, signposts)
+    # The SDK's own middlewares make spans.
+    server.middleware[:] = [WhenTraced(middleware) for middleware in server.middleware]
     server.middleware += [gate.check, relay.middleware(answers.server_info), answers]
     return server
 
@@ -200,11 +202,11 @@ class _Answers:
             registered = await self._registered(ctx, profile, caller)
             signpost = await self._signpost(caller)
             options = self._options
-            split = splits_calls(caller.client, options.split_calls)
+            split = splits_calls(habits_of(caller.client), options.split_calls)
             own = own_tools(split_calls=split, scripts=options.scripts, native=options.native)
             # What is said to the client alone, no model pays for.
             tools = [*signpost.on(own), *registered]
-            listed = {"tools": [*signpost.on(own, caller.client), *registered]}
+            listed = {"tools": [*signpost.on(own, habits_of(caller.client)), *registered]}
             ttl_ms = signpost.ttl_ms if profile is None else CHANGING_TTL_MS
             # Our own tools are the same for everybody, or for every client of a kind; others may depend on who asks.
             scope = "private" if registered else signpost.scope

@@ -1,209 +1,329 @@
-"""Legacy sessions over HTTP: any gateway of an installation opens a session that it does not know from its id.
+"""The legacy sessions over HTTP: who began them, how many there are, when they end, and which request goes to which.
 
-The id tells what the client said when it began (`session_ids.py`), so the handshake is made again, here, without the
-client. What a session was told in between is not in its id: subscriptions, the log level, streams that were open.
+Any gateway of an installation opens a session that it does not know from its id, which tells what the client said when
+it began (`session_ids.py`): the handshake is made again, here, without the client. What a session was told in between
+is not in its id: subscriptions, the log level, streams that were open. Called by the gate.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
-from weakref import WeakValueDictionary
+from uuid import uuid4
 
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
+from mcp_types import DEFAULT_NEGOTIATED_VERSION, INTERNAL_ERROR, JSONRPCMessage, JSONRPCRequest
 from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from mcp_optimizer.callers.door import Door
 from mcp_optimizer.domain.principal import ANYONE, Principal
-from mcp_optimizer.relay.connected import PRINCIPAL_KEY, is_http
-from mcp_optimizer.relay.sdk_internals import OpenSessionManager
-from mcp_optimizer.relay.sdk_streams import OpenTransport
-from mcp_optimizer.runtime.owned_names import new_owner
+from mcp_optimizer.limits import Limits
+from mcp_optimizer.relay.connected import PRINCIPAL_KEY
+from mcp_optimizer.relay.head import Fields, fields_of
+from mcp_optimizer.runtime.moments import Moments
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.ended_sessions import EndedSessions
-from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
-from mcp_optimizer.serving.forwarded import FORWARDED_KEY
-from mcp_optimizer.serving.forwarding import LAST_EVENT_ID, Forwarding
-from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.http_gate import HttpGate
-from mcp_optimizer.serving.http_lane import AT_ONCE_KEY, HttpLane
-from mcp_optimizer.serving.large_bodies import leave_large
-from mcp_optimizer.serving.modern_lane import ModernLane
+from mcp_optimizer.serving.event_store import KeptEvents
+from mcp_optimizer.serving.forwarding import LAST_EVENT_ID
+from mcp_optimizer.serving.hosts import accepts, is_json
+from mcp_optimizer.serving.http_responses import refusal
+from mcp_optimizer.serving.legacy_http import Session
+from mcp_optimizer.serving.peers import FORWARDED_KEY
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 
 logger = logging.getLogger(__name__)
 
-_RETRY_MS = 1_000
-"""Milliseconds after which a client that lost a stream should ask for the rest."""
+_MOMENT = 0.25
+"""Seconds, at most twice as many, after which a request becomes a stream, which its client can resume."""
+_UNUSED = 60.0
+"""Seconds after which an unused session ends: its client left before it received the session."""
+_IDLE = 30 * 60.0
+"""Seconds after which a session ends that nobody uses, and on which no stream is open."""
+_LOOKS = 30.0
+"""Seconds between two looks for idle sessions."""
+
+_SESSION = MCP_SESSION_ID_HEADER.encode()
+_REVISION = MCP_PROTOCOL_VERSION_HEADER.encode()
+_EVENT = LAST_EVENT_ID.encode()
 
 _NOT_FOUND = "Session not found"
-"""As the SDK says it of a session that is open here and another caller's: nobody learns which ids are good."""
+"""Said also of a session that is open here and another caller's: nobody learns which ids are good."""
 _ELSEWHERE = (
     "This stream cannot be continued: the gateway that sent it has ended, or cannot be reached by the other ones. Call "
     "again what was not answered."
 )
 _FULL = "Too many open sessions"
 _UNREADABLE = "This session began at another gateway, which cannot be verified until the database answers. Try again."
+_MISSING = "Bad Request: Missing session ID"
+_ONE_STREAM = "Conflict: Only one SSE stream is allowed per session"
+_NOT_ALLOWED = "Method Not Allowed"
+_BOTH = "Not Acceptable: Client must accept both application/json and text/event-stream"
+_STREAMS = "Not Acceptable: Client must accept text/event-stream"
+_NO_JSON = "Unsupported Media Type: Content-Type must be application/json"
 
 
-class Sessions(OpenSessionManager[SessionEvents]):
-    """The SDK's sessions behind the gate, with resumable streams, and with ids that other gateways can read."""
+class Sessions:
+    """The sessions that are open here, in the order in which they were used last."""
 
     def __init__(
         self,
         server: Server[Any],
-        *,
-        gate: Gate,
-        hosts: TransportSecuritySettings,
-        door: Door | None = None,
+        limits: Limits,
         signatures: Signatures | None = None,
         ended: EndedSessions | None = None,
-        forwarding: Forwarding | None = None,
+        mark: str = "",
+        unused: float = _UNUSED,
+        idle: float = _IDLE,
     ) -> None:
-        limits = gate.limits
-        lane = HttpLane(self, ModernLane(self.answer_call, server.get_tool_input_schema))
-        super().__init__(
-            server,
-            gate=lambda app: HttpGate(app, gate, hosts, door, forwarding, lane),
-            max_sessions=limits.sessions,
-            security_settings=hosts,
-            retry_interval=_RETRY_MS,
-        )
+        """`mark`: what the ids of events begin with, which other gateways number too. `unused` and `idle`: seconds."""
+        self._server = server
+        self._lifespan: Any = None
+        self._most = limits.sessions
+        self._unused = unused
+        self._idle = idle
         self._ids = SessionIds(signatures or Signatures())
         self._ended = ended or EndedSessions()
-        self._ended.over(self.open_sessions, self._end)
-        self._ending = BackgroundTasks(logger, "A session that its client ended elsewhere is still open")
-        self._ending_here: set[str] = set()
-        self._most_of_hello = limits.introduction_bytes
-        self._opening: dict[str, asyncio.Event] = {}
-        mark = forwarding.own if forwarding is not None else new_owner()
+        self._ended.over(lambda: list(self._open), self._end_elsewhere)
         self._events = KeptEvents(size=limits.kept_events, mark=mark)
-        self._of_session: WeakValueDictionary[str | None, SessionEvents] = WeakValueDictionary()
+        self._moments = Moments(_MOMENT)
+        self._open: dict[str, Session] = {}
+        self._opening: dict[str, asyncio.Event] = {}
+        self._ending_here: set[str] = set()
+        self._tasks = BackgroundTasks(logger, "A session that has ended is still open")
+        self._looks = BackgroundTasks(logger, "Idle sessions are not ended")
 
-    def _end(self, is_ended: Callable[[str], bool]) -> None:
-        """Another gateway got the end of sessions."""
-        for session in self.open_sessions():
-            if session not in self._ending_here and is_ended(session):
-                self._ending.spawn(self.discard(session))
+    def __len__(self) -> int:
+        return len(self._open)
 
-    def new_events(self) -> SessionEvents:
-        return self._events.of_session()
+    def has_session(self, session: str) -> bool:
+        return session in self._open
 
-    def admitted(self, session: str | None, events: SessionEvents) -> None:
-        self._of_session[session] = events
+    @property
+    def is_full(self) -> bool:
+        return len(self._open) >= self._most
 
-    async def begin(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request without a session: with `initialize` one begins, under an id that tells what it said."""
-        if scope["method"] != "POST":
-            await self.serve_session("", scope, receive, send)
+    async def discard(self, name: str) -> None:
+        """End a session, with its streams, if it is open."""
+        if (session := self._open.get(name)) is not None:
+            self._discard(session)
+
+    def start(self, lifespan: Any) -> None:
+        self._lifespan = lifespan
+        self._looks.spawn(self._end_idle())
+
+    async def close(self) -> None:
+        """All sessions end, with what is in progress."""
+        await self._looks.close()
+        for session in list(self._open.values()):
+            self._discard(session)
+        await self._tasks.settled()
+
+    # Requests.
+
+    async def post(
+        self, request: Request, message: JSONRPCMessage, fields: Fields, receive: Receive, send: Send
+    ) -> None:
+        """A message: of a session, or the one that begins a session."""
+        if (found := await self._found(request, fields)) is None and _SESSION not in fields:
+            await self._begin(request, message, fields, receive, send)
+        elif isinstance(found, Response):
+            await found(request.scope, receive, send)
+        elif found is not None:
+            with found:
+                await self._answer(found, request, message, fields, receive, send)
+
+    async def other(self, request: Request, receive: Receive, send: Send) -> None:
+        """A stream that is opened or asked for again, and the end of a session."""
+        fields, method = fields_of(request.scope), request.method
+        if method not in ("GET", "DELETE"):
+            response: Response | None = refusal(405, _NOT_ALLOWED, headers={"Allow": "GET, POST, DELETE"})
+        elif method == "GET" and not accepts(fields)[1]:
+            response = refusal(406, _STREAMS)
+        elif _SESSION not in fields:
+            response = refusal(400, _MISSING)
+        elif method == "DELETE":
+            response = await self._delete(request, fields)
+        else:
+            found = await self._found(request, fields)
+            response = await self._stream(found, fields, receive, send) if isinstance(found, Session) else found
+        if response is not None:
+            await response(request.scope, receive, send)
+
+    async def _answer(
+        self, session: Session, request: Request, message: JSONRPCMessage, fields: Fields, receive: Receive, send: Send
+    ) -> None:
+        if (refused := _unacceptable(fields)) is not None:
+            await refused(request.scope, receive, send)
             return
-        first = await receive()
-        said = self._introduction(first)
-        name = await self._ids.new(said, _principal(scope).id) if said is not None else ""
-        await self.serve_session(name, scope, _again([first], receive), send)
+        session.use()
+        if isinstance(message, JSONRPCRequest):
+            await session.answer(request, message, _revision(message, fields), receive, send)
+            return
+        # Before its client knows, and sends what must come after it.
+        session.take(message, request)
+        await Response(status_code=202, headers=_named(session))(request.scope, receive, send)
 
-    async def go_on(self, session: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request on a session, which is opened if it is not known here."""
-        refusal = await self._refused(session, scope)
-        if refusal is not None:
-            await refusal(scope, receive, send)
+    async def _begin(
+        self, request: Request, message: JSONRPCMessage, fields: Fields, receive: Receive, send: Send
+    ) -> None:
+        """With `initialize` a session begins, under an id that tells what it said."""
+        session: Session | None = None
+        if (refused := _unacceptable(fields)) is None:
+            is_hello = isinstance(message, JSONRPCRequest) and message.method == "initialize"
+            name = await self._new_name(message, _principal(request.scope)) if is_hello else ""
+            session = self._admitted(name, request.scope) if is_hello else None
+            refused = None if session is not None else _full() if is_hello else refusal(400, _MISSING)
+        if refused is not None or session is None or not isinstance(message, JSONRPCRequest):
+            await (refused or refusal(400, _MISSING))(request.scope, receive, send)
             return
-        if scope["method"] != "DELETE" or await self._ids.read(session, _principal(scope).id) is None:
-            await self.serve_session(session, scope, receive, send)
-            return
-        self._ending_here.add(session)
         try:
-            await self._ended.add(session)
-            await self.serve_session(session, scope, receive, send)
+            with session:
+                await session.answer(request, message, _revision(message, fields), receive, send)
         finally:
-            self._ending_here.discard(session)
+            if session.has_shaken_hands:
+                asyncio.get_running_loop().call_later(self._unused, self._end_unused, session)
+            else:
+                self._discard(session)
 
-    async def around(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware of the MCP server: sessions that begin are known to the lane, and large values bypass the SDK
-        and cannot be sent again.
-        """
-        if ctx.method == "initialize":
-            self.remember(ctx)
-        result, request = await call_next(ctx), ctx.request
-        if not isinstance(result, dict) or not is_http(request):
-            return result
-        sent = leave_large(request, result)
-        if sent is not result and AT_ONCE_KEY not in request.scope:
-            events = self._of_session.get(request.headers.get(MCP_SESSION_ID_HEADER))
-            if events is not None:
-                events.leave_out(str(ctx.request_id))
-        return sent
+    async def _new_name(self, hello: JSONRPCMessage, principal: Principal) -> str:
+        params = hello.params if isinstance(hello, JSONRPCRequest) else None
+        return await self._ids.new(Introduction.of(params or {}), principal.id) or uuid4().hex
 
-    def is_opened_again(self, session: str) -> bool:
-        return session in self._opening
+    async def _stream(self, session: Session, fields: Fields, receive: Receive, send: Send) -> Response | None:
+        with session:
+            session.use()
+            if (last := fields.get(_EVENT)) is not None:
+                await session.resume(last.decode("latin-1"), _header_revision(fields), receive, send)
+            elif session.is_listened_to:
+                return refusal(409, _ONE_STREAM, headers=_named(session))
+            else:
+                await session.listen(receive, send)
+        return None
 
-    def session_of(self, request: Request) -> OpenTransport | None:
-        session = request.headers.get(MCP_SESSION_ID_HEADER)
-        return self.use_session(session, request.scope) if session and session not in self._opening else None
+    async def _delete(self, request: Request, fields: Fields) -> Response:
+        """Its client ends a session."""
+        name = fields[_SESSION].decode("latin-1")
+        found = await self._found(request, fields)
+        if not isinstance(found, Session):
+            return found or refusal(404, _NOT_FOUND)
+        self._ending_here.add(name)
+        try:
+            if await self._ids.read(name, _principal(request.scope).id) is not None:
+                await self._ended.add(name)
+            self._open.pop(name, None)
+            await found.end()
+        finally:
+            self._ending_here.discard(name)
+        return Response(status_code=200, headers={**_named(found), "content-type": "application/json"})
 
-    def first_event(self, session: str, stream: str) -> str:
-        return self._of_session[session].open_stream(stream)
-
-    def _introduction(self, message: Message) -> Introduction | None:
-        """What an `initialize` says; None for any other request. The gate passes on each body in one piece."""
-        body = message.get("body", b"")
-        if b"initialize" not in body or len(body) > self._most_of_hello:
+    async def _found(self, request: Request, fields: Fields) -> Session | Response | None:
+        """The session that a request names, which is opened if it is not known here; or why there is none."""
+        if (named := fields.get(_SESSION)) is None:
             return None
-        with suppress(ValueError):
-            read = json.loads(body)
-            if isinstance(read, Mapping) and read.get("method") == "initialize" and "id" in read:
-                params = read.get("params")
-                return Introduction.of(params if isinstance(params, Mapping) else {})
-        return None
-
-    async def _refused(self, session: str, scope: Scope) -> JSONResponse | None:
-        if (opening := self._opening.get(session)) is not None:
+        name, scope = named.decode("latin-1"), request.scope
+        if (opening := self._opening.get(name)) is not None:
             await opening.wait()
-        if not self.has_session(session) and (refusal := await self._open_again(session, scope)) is not None:
-            return refusal
-        last = Request(scope).headers.get(LAST_EVENT_ID)
-        if last is not None and self._events.is_elsewhere(last):
-            return _refusal(409, INVALID_REQUEST, _ELSEWHERE)
-        return None
+        if name not in self._open and (refused := await self._open_again(name, request)) is not None:
+            return refused
+        last = fields.get(_EVENT)
+        if last is not None and self._events.is_elsewhere(last.decode("latin-1")):
+            return refusal(409, _ELSEWHERE)
+        session = self._open.get(name)
+        if session is None or session.owner != _owner(scope):
+            return refusal(404, _NOT_FOUND)
+        # The last in the order is the one that was used last.
+        self._open[name] = self._open.pop(name)
+        return session
 
-    async def _open_again(self, session: str, scope: Scope) -> JSONResponse | None:
+    async def _open_again(self, name: str, request: Request) -> Response | None:
         """Open a session that began at another gateway, or here in another life; why not, if that cannot be."""
-        said = await self._ids.read(session, _principal(scope).id)
-        if said is None and self._ids.is_unreadable_now(session):
-            return _refusal(503, INTERNAL_ERROR, _UNREADABLE)
+        said = await self._ids.read(name, _principal(request.scope).id)
+        if said is None and self._ids.is_unreadable_now(name):
+            return refusal(503, _UNREADABLE, INTERNAL_ERROR)
         # What another gateway passed on is about something that began here, if anywhere.
-        if said is None or FORWARDED_KEY in scope or await self._ended.has(session):
-            return _refusal(404, INVALID_REQUEST, _NOT_FOUND)
-        if (other := self._opening.get(session)) is not None:
+        if said is None or FORWARDED_KEY in request.scope or await self._ended.has(name):
+            return refusal(404, _NOT_FOUND)
+        if (other := self._opening.get(name)) is not None:
             await other.wait()
             return None
-        done = self._opening[session] = asyncio.Event()
+        done = self._opening[name] = asyncio.Event()
         try:
-            await self._shake_hands(session, said, scope)
+            session = self._admitted(name, request.scope)
+            if session is not None:
+                with session:
+                    await session.shake_hands_again(said.params, request)
         finally:
-            del self._opening[session]
+            del self._opening[name]
             done.set()
-        return None if self.has_session(session) else _refusal(503, INTERNAL_ERROR, _FULL)
+        return None if name in self._open else _full()
 
-    async def _shake_hands(self, session: str, said: Introduction, scope: Scope) -> None:
-        """The handshake once more, as the client made it; the answers are for nobody."""
-        hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": said.params}
-        await self.serve_session(session, *_posted(scope, hello, said.revision))
-        if self.has_session(session):
-            done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            await self.serve_session(session, *_posted(scope, done, said.revision, session))
+    # Room, and ends.
+
+    def _admitted(self, name: str, scope: Scope) -> Session | None:
+        """A new session; None if there is no room. In one turn of the event loop, so that no other takes the place."""
+        owner = _owner(scope)
+        if self.is_full and not self._make_room(name, owner):
+            logger.warning("Refusing to open a new session: %d sessions are already open", self._most)
+            return None
+        session = Session(self._server, self._lifespan, name, owner, self._events.of_session(), self._moments)
+        self._open[name] = session
+        return session
+
+    def _make_room(self, name: str, opener: str | None) -> bool:
+        """End a session so that another one fits, if there is one to end.
+
+        Whoever has most gives one up for a caller who has fewer: one that is not in use, if there is any. No new
+        session takes a place from a caller who has no more than its own. A session that is opened again has been there
+        before; it also takes the place of one that is not in use, of its own caller or of one who has more.
+        """
+        if (ended := self._given_up(name, opener)) is None:
+            return False
+        self._discard(self._open[ended])
+        return True
+
+    def _given_up(self, name: str, opener: str | None) -> str | None:
+        """The session that is ended for one of this name, of those used least lately; None if there is none."""
+        owners = {name: session.owner for name, session in self._open.items()}
+        held = Counter(owners.values())
+        [(holder, most)] = held.most_common(1)
+        idle = (session for session, known in self._open.items() if known.is_idle)
+        if most >= held[opener] + 2:
+            of_holder = [session for session, owner in owners.items() if owner == holder]
+            return next((session for session in idle if owners[session] == holder), of_holder[0])
+        if name not in self._opening:
+            return None
+        return next((one for one in idle if owners[one] == opener or held[owners[one]] > held[opener]), None)
+
+    def _discard(self, session: Session) -> None:
+        """End a session; its name can be used for another one at once."""
+        if self._open.get(session.name) is session:
+            del self._open[session.name]
+        if not session.is_ended:
+            self._tasks.spawn(session.end())
+
+    def _end_unused(self, session: Session) -> None:
+        if not session.was_used and session.is_idle:
+            self._discard(session)
+
+    def _end_elsewhere(self, is_ended: Callable[[str], bool]) -> None:
+        """Another gateway got the end of sessions."""
+        for name, session in list(self._open.items()):
+            if name not in self._ending_here and is_ended(name):
+                self._discard(session)
+
+    async def _end_idle(self) -> None:
+        while True:
+            await asyncio.sleep(min(_LOOKS, self._idle / 2))
+            for session in list(self._open.values()):
+                if session.idle_seconds() >= self._idle:
+                    self._discard(session)
 
 
 def _principal(scope: Scope) -> Principal:
@@ -211,40 +331,34 @@ def _principal(scope: Scope) -> Principal:
     return found if isinstance(found, Principal) else ANYONE
 
 
-def _refusal(status: int, code: int, text: str) -> JSONResponse:
-    # The gate adds Retry-After.
-    error = {"code": code, "message": text}
-    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=status)
+def _owner(scope: Scope) -> str | None:
+    """Whose session it is; None for everybody who is not known."""
+    principal = _principal(scope)
+    return principal.id if principal.is_verified else None
 
 
-def _posted(
-    scope: Scope, message: Mapping[str, Any], revision: str, session: str | None = None
-) -> tuple[Scope, Receive, Send]:
-    """A request like the one in progress, of the same caller, with another message, and nobody who waits for it."""
-    kept = [(name, value) for name, value in scope["headers"] if name in (b"host", b"origin")]
-    ours = {
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        MCP_PROTOCOL_VERSION_HEADER: revision,
-        **({} if session is None else {MCP_SESSION_ID_HEADER: session}),
-    }
-    headers = [*kept, *((name.encode(), value.encode()) for name, value in ours.items())]
-    body: Message = {"type": "http.request", "body": json.dumps(message).encode(), "more_body": False}
-
-    async def silent() -> Message:
-        await asyncio.Event().wait()
-        raise AssertionError("never")
-
-    async def unheard(_message: Message) -> None:
-        return
-
-    return {**scope, "method": "POST", "headers": headers}, _again([body], silent), unheard
+def _named(session: Session) -> dict[str, str]:
+    return {MCP_SESSION_ID_HEADER: session.name}
 
 
-def _again(read: Iterable[Message], receive: Receive) -> Receive:
-    waiting = iter(read)
+def _full() -> Response:
+    return refusal(503, _FULL, INTERNAL_ERROR)
 
-    async def next_message() -> Message:
-        return next(waiting, None) or await receive()
 
-    return next_message
+def _unacceptable(fields: Fields) -> Response | None:
+    if not all(accepts(fields)):
+        return refusal(406, _BOTH)
+    return None if is_json(fields) else refusal(415, _NO_JSON)
+
+
+def _header_revision(fields: Fields) -> str:
+    revision = fields.get(_REVISION)
+    return revision.decode("latin-1") if revision is not None else DEFAULT_NEGOTIATED_VERSION
+
+
+def _revision(message: JSONRPCRequest, fields: Fields) -> str:
+    """The revision that a request is in, as its client says."""
+    params: Mapping[str, Any] = message.params or {}
+    if message.method != "initialize":
+        return _header_revision(fields)
+    return str(params.get("protocolVersion", DEFAULT_NEGOTIATED_VERSION))

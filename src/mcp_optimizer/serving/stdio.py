@@ -1,337 +1,310 @@
-"""The gateway's own stdin and stdout as message streams, read and written by the event loop itself.
+"""The client on stdio: its pipes are read and written by the event loop itself, and one dispatcher answers it.
 
 The SDK uses threads, and each message would wait for three of them. Used only if both are pipes or sockets, which is
-how clients start a server; the SDK handles anything else. Every line goes through the gate, and nothing is read from a
+how clients start a server; the SDK serves anything else. Every line goes through the gate, and nothing is read from a
 client that does not read its responses. Requests that were answered early are heard again, and their replies not sent.
 
-What a client asks with `server/discover` decides nothing: some give up waiting for the answer and shake hands. The SDK
-would refuse that, so it does not hear of the question.
+The first request decides the era, once. Only `server/discover` decides nothing: some clients give up waiting for its
+answer and shake hands.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-import anyio
 import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.lowlevel import Server
+from mcp.server.runner import ServerRunner, aclose_shielded
 from mcp.server.stdio import stdio_server
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp.shared.dispatcher import OnRequest
+from mcp.shared.exceptions import MCPError
+from mcp_types import JSONRPCMessage, JSONRPCRequest
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcp_optimizer.largejson.raw import Placeholders, has_large
-from mcp_optimizer.relay.sdk_calls import CALL, Outcome
-from mcp_optimizer.runtime.line_reader import LineReader
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.dispatcher import Answer, ClientDispatcher, RequestContext, Way
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
-from mcp_optimizer.serving.first_requests import FirstRequests
-from mcp_optimizer.serving.gate import ClientRequest, Gate, Refused
-from mcp_optimizer.serving.message_lines import as_message, id_of, line_of, response_line
+from mcp_optimizer.serving.gate import Gate, Refused
+from mcp_optimizer.serving.messages import (
+    Message,
+    Outcome,
+    encoded,
+    id_of,
+    is_large,
+    pieces,
+    response,
+)
+from mcp_optimizer.serving.modern_clients import ModernClients
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
-from mcp_optimizer.serving.stdio_lane import StdioLane
 from mcp_optimizer.upstream.lines import Overlong, lines
 
 logger = logging.getLogger(__name__)
 
 _ROOM = 64 * 1024
 """Bytes in the pipe's buffer up to which more are written without waiting."""
+_FEW = 16
+"""Messages that wait to be written, up to which notifications do not wait."""
 
-_CALL = f'"{CALL}"'.encode()
-
-_TURNS = 12
-"""Turns of the event loop after which the SDK has begun to handle a message; it takes about half as many."""
-
-Incoming = MemoryObjectSendStream[SessionMessage | Exception]
-Outgoing = MemoryObjectSendStream[SessionMessage]
+_LEGACY_ONLY = (
+    "this connection serves the handshake protocol era, in which requests with the 2026-07-28 envelope are not accepted"
+)
+_MODERN_ONLY = "connection is serving the 2026-07-28 protocol; the initialize handshake is not accepted"
 
 
-@asynccontextmanager
-async def message_streams(
-    gate: Gate,
-    early: EarlyAnswers | None = None,
-    lane: StdioLane | None = None,
-    opening: FirstRequests | None = None,
-) -> AsyncIterator[tuple[Any, Any]]:
-    """The messages from stdin, and the stream to stdout. Takes over from `early`, if it has answered until now.
-
-    `lane` answers what it takes; the rest is for whoever reads the messages.
-    """
+async def serve_stdio(server: Server[Any], gate: Gate, early: EarlyAnswers | None = None) -> None:
+    """Serve the client on stdin and stdout until it leaves. Takes over from `early`, if it has answered until now."""
     if early is not None:
-        streams = piped(gate, early.pipes, await early.stop(), lane, opening)
+        await serve_pipes(server, gate, early.pipes, await early.stop())
     elif has_pipes():
-        streams = piped(gate, await own_pipes(), NOTHING, lane, opening)
+        await serve_pipes(server, gate, await own_pipes())
     else:
-        streams = stdio_server()
-    async with streams as both:
-        yield both
+        async with stdio_server() as (read_stream, write_stream):
+            await server.run(read_stream, write_stream, server.create_initialization_options())
 
 
-@asynccontextmanager
-async def piped(
-    gate: Gate,
-    pipes: Pipes,
-    heard: Heard = NOTHING,
-    lane: StdioLane | None = None,
-    opening: FirstRequests | None = None,
-) -> AsyncIterator[tuple[Any, Any]]:
+async def serve_pipes(server: Server[Any], gate: Gate, pipes: Pipes, heard: Heard = NOTHING) -> None:
     """The same for any pipes, of which `heard` was read already."""
-    incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    client = _Client(gate, incoming, write_stream.clone(), pipes.writer, lane, opening)
     try:
-        # Everything to be written is written to the end; nothing waits for further input.
-        async with anyio.create_task_group() as writes, write_stream, anyio.create_task_group() as reads:
-            writes.start_soon(_write, pipes.writer, outgoing, client)
-            reads.start_soon(client.read, pipes.reader, heard)
+        async with server.lifespan(server) as lifespan:
+            client = PipeClient(server, gate, pipes, lifespan)
             try:
-                yield read_stream, write_stream
+                await client.read(heard)
             finally:
-                if lane is not None:
-                    await lane.end()
-                client.lane_ended()
-            reads.cancel_scope.cancel()
+                await client.end()
     finally:
         pipes.close()
 
 
-class _Client:
-    """The one client on stdio: its incoming messages, and its requests in progress."""
+class PipeWriter:
+    """Writes messages in their order: at once if nothing waits, else in a task of its own."""
 
-    def __init__(
-        self,
-        gate: Gate,
-        incoming: Incoming,
-        replies: Outgoing,
-        writer: asyncio.StreamWriter,
-        lane: StdioLane | None = None,
-        opening: FirstRequests | None = None,
-    ) -> None:
-        self._gate = gate
-        self._opening = opening
-        self._is_open = opening is not None
-        """Whether the client has said nothing yet that decides its era."""
-        self._incoming = incoming
-        self._replies = replies
-        # Open for longer than we read, because calls that are in progress then are still answered.
-        self._lane_replies = replies.clone()
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
-        self._lane = lane
-        self._turns_left = 0
-        """Turns of the event loop in which a message may still be on its way through the SDK's streams."""
-        self._under_way: set[types.RequestId] = set()
+        self._waiting: deque[Message] = deque()
+        self._tasks = BackgroundTasks(logger, "Cannot write to the client")
+        self._writing: asyncio.Task[None] | None = None
         self._wrote = asyncio.Event()
-        self._repeated: HeardLine | None = None
-        """The message that is heard again and whose reply the client has."""
+        self._is_gone = False
+        """Whether the client no longer reads."""
 
-    async def read(self, reader: LineReader, heard: Heard) -> None:
+    def __len__(self) -> int:
+        """How many messages wait to be written."""
+        return len(self._waiting)
+
+    def tell(self, message: Message) -> None:
+        pipe = self._writer.transport
+        if self._is_gone:
+            return
+        if self._writing is None and pipe.get_write_buffer_size() < _ROOM and not is_large(message):
+            if not pipe.is_closing():
+                self._writer.write(encoded(message) + b"\n")
+            return
+        self._waiting.append(message)
+        if self._writing is None:
+            self._writing = self._tasks.spawn(self._write())
+
+    async def drained(self) -> None:
+        await self.fewer_than(_FEW)
+
+    async def fewer_than(self, most: int) -> None:
+        """Wait until fewer messages wait; at once if the client is gone."""
+        while len(self._waiting) >= most:
+            self._wrote.clear()
+            await self._wrote.wait()
+
+    async def finish(self) -> None:
+        """Wait until everything is written."""
+        await self._tasks.settled()
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                message = self._waiting.popleft()
+                if is_large(message):
+                    await self._write_pieces(message)
+                else:
+                    self._writer.write(encoded(message) + b"\n")
+                    await self._writer.drain()
+                self._wrote.set()
+        except OSError:
+            self._is_gone = True
+            self._waiting.clear()
+        finally:
+            self._writing = None
+            self._wrote.set()
+
+    async def _write_pieces(self, message: Message) -> None:
+        for piece in pieces(message):
+            self._writer.write(piece)
+            await self._writer.drain()
+            # A client that reads fast would never make us wait, nor let others run.
+            await asyncio.sleep(0)
+        self._writer.write(b"\n")
+
+
+class PipeClient:
+    """The one client on stdio, and its requests in progress."""
+
+    def __init__(self, server: Server[Any], gate: Gate, pipes: Pipes, lifespan: Any) -> None:
+        self._gate = gate
+        self._pipes = pipes
+        self._out = PipeWriter(pipes.writer)
+        self._dispatcher = ClientDispatcher(self._out)
+        self._connection = Connection.for_loop(self._dispatcher)
+        self._legacy = ServerRunner(server, self._connection, lifespan)
+        self._modern = ModernClients(server, lifespan, NotifyOnlyOutbound(self._dispatcher))
+        self._is_modern: bool | None = None
+        """The era of the client; None until its first request decides it."""
+
+    async def read(self, heard: Heard) -> None:
+        """Everything that the client says, to the end of stdin."""
+
         async def chunks() -> AsyncIterator[bytes]:
             yield heard.rest
-            while chunk := await reader.read(CHUNK):
+            while chunk := await self._pipes.reader.read(CHUNK):
                 yield chunk
 
-        if self._lane is not None:
-            reader.show_lines_to(self._took_call)
-        # The replies end with the reading; otherwise the writer would wait for more.
-        async with self._incoming, self._replies:
-            for said in heard.said:
-                await self._take_again(said)
-            async for line in lines(chunks(), self._gate.limits.request_bytes, gives_up=False):
-                refused = await self._take(line)
-                # The next message may be hours away, and this one megabytes long.
-                del line
-                try:
-                    if refused is not None and refused.wants_answer:
-                        await self._replies.send(SessionMessage(refused.as_message()))
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    return
+        for said in heard.said:
+            await self._take_again(said)
+        self._pipes.reader.show_lines_to(self._took)
+        async for line in lines(chunks(), self._gate.limits.request_bytes, gives_up=False):
+            await self._take(line)
+            # The next message may be hours away, and this one megabytes long.
+            del line
 
-    async def _take(self, line: bytes | bytearray | Overlong) -> Refused | None:
-        """Pass a message on, or return what to answer instead."""
+    async def end(self) -> None:
+        """The client is gone: what is in progress is answered with an error, and all answers are written."""
+        await self._dispatcher.close()
+        await aclose_shielded(self._connection)
+        await self._out.finish()
+
+    async def _take(self, line: bytes | bytearray | Overlong) -> None:
         try:
             if isinstance(line, Overlong):
                 text = f"A message may have {self._gate.limits.request_bytes:,} bytes."
                 raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text, id_of(line)))
             if not line or line.isspace():
-                return None
+                return
             message = await self._gate.read(line)
-            self._admit(message)
+            await self._out.fewer_than(self._gate.limits.pending_replies)
+            begun = self._begin(message)
         except Refused as refused:
-            return refused
-        while self._is_crowded:
-            self._wrote.clear()
-            await self._wrote.wait()
-        if isinstance(message, JSONRPCRequest) and self._takes_short_way(message):
-            return None
+            self._refuse(refused)
+            return
+        if begun is not None and isinstance(message, JSONRPCRequest) and message.method == "initialize":
+            # What follows is heard once the handshake is done.
+            await asyncio.wait({begun})
+
+    def _took(self, line: bytes) -> bool:
+        """Take a line that arrived alone, at once; anything that may have to wait is read in its turn."""
+        if len(self._out) >= self._gate.limits.pending_replies or b'"initialize"' in line or line.isspace():
+            return False
         try:
-            if isinstance(message, JSONRPCRequest) and (discovery := self._discovery(message)) is not None:
-                await self._replies.send(SessionMessage(as_message(message.id, discovery)))
-                return None
-            await self._incoming.send(SessionMessage(message))
-            self._passed_on()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            # The server no longer listens. Reading ends with stdin, or with the server.
-            return None
-        return None
-
-    def _discovery(self, message: JSONRPCRequest) -> dict[str, Any] | None:
-        """The answer to a client that asks before it decides how to begin."""
-        if self._opening is None or not self._is_open:
-            return None
-        asked = message.params if message.method == "server/discover" else None
-        found = self._opening.discovery(asked) if asked is not None else None
-        self._is_open = found is not None
-        return dict(found) if found is not None else None
-
-    def _took_call(self, line: bytes) -> bool:
-        """Whether a line that arrived alone is a call, which was begun; anything else is read in its turn."""
-        if _CALL not in line or self._is_crowded:
-            return False
-        message = self._gate.request(line)
-        if message is None or self._refusal(message) is not None or not self._takes_short_way(message):
-            return False
-        self._under_way.add(_same(message.id))
+            self._begin(self._gate.read_at_once(line))
+        except Refused as refused:
+            self._refuse(refused)
         return True
 
-    @property
-    def _is_crowded(self) -> bool:
-        """Whether the client leaves so many replies unread that nothing more should be read from it."""
-        return self._replies.statistics().tasks_waiting_send >= self._gate.limits.pending_replies
+    def _refuse(self, refused: Refused) -> None:
+        if refused.wants_answer:
+            self._out.tell(refused.as_message())
 
-    def _takes_short_way(self, message: ClientRequest | JSONRPCRequest) -> bool:
-        """Whether the lane answers it. Not before what was said earlier has been heard."""
-        if self._lane is None or self._turns_left or self._repeated is not None:
-            return False
-        return self._lane.takes(message, self._respond)
-
-    def _passed_on(self) -> None:
-        if self._lane is not None:
-            if not self._turns_left:
-                asyncio.get_running_loop().call_soon(self._turn)
-            self._turns_left = _TURNS
-
-    def _turn(self) -> None:
-        self._turns_left -= 1
-        if self._turns_left:
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    async def _respond(self, request_id: types.RequestId, outcome: Outcome) -> None:
-        """Send the response to a call of the lane: at once if nothing is being written, else in its turn."""
-        if isinstance(outcome, types.ErrorData) or has_large(outcome) or not self._can_write_at_once():
-            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await self._lane_replies.send(SessionMessage(as_message(request_id, outcome)))
-            return
-        self._writer.write(response_line(request_id, outcome))
-        self._under_way.discard(_same(request_id))
-        self._wrote.set()
-
-    def _can_write_at_once(self) -> bool:
-        sending, pipe = self._lane_replies.statistics(), self._writer.transport
-        is_idle = sending.tasks_waiting_receive and not sending.tasks_waiting_send
-        return bool(is_idle) and not pipe.is_closing() and pipe.get_write_buffer_size() < _ROOM
-
-    async def _take_again(self, said: HeardLine) -> None:
-        """One at a time, as the client got its replies. What was not answered is new."""
-        self._repeated = said if said.is_answered else None
-        refused = await self._take(said.line)
-        if self._repeated is None and refused is not None and refused.wants_answer:
-            await self._replies.send(SessionMessage(refused.as_message()))
-        elif refused is not None:
-            self._settle(None)
-        while self._repeated is not None:
-            self._wrote.clear()
-            await self._wrote.wait()
-
-    def _settle(self, now: JSONRPCMessage | None) -> None:
-        """What is answered now to a request that was answered early; None: it was refused."""
-        before, self._repeated = self._repeated, None
-        assert before is not None
-        if isinstance(now, JSONRPCNotification) and before.notice == {"method": now.method, "params": now.params}:
-            return
-        result = now.result if isinstance(now, JSONRPCResponse) else None
-        if result is not None and before.result == result:
-            return
-        logger.error("A request was answered early, and not as the server answers it. Please report this.")
-
-    def _admit(self, message: JSONRPCMessage) -> None:
-        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            # A cancelled request is never answered.
-            self._under_way.discard(_same((message.params or {}).get("requestId")))
-            if self._lane is not None:
-                self._lane.cancelled(message.params)
+    def _begin(self, message: JSONRPCMessage) -> asyncio.Task[None] | None:
+        """Have a message handled; raises Refused for a request that cannot begin now."""
         if not isinstance(message, JSONRPCRequest):
-            return
-        # Whatever else is in progress: the client has the answer.
-        if self._repeated is None and (refused := self._refusal(message)) is not None:
-            raise self._gate.refuse(refused)
-        self._under_way.add(_same(message.id))
-
-    def _refusal(self, message: ClientRequest | JSONRPCRequest) -> Refused | None:
-        """Why a request cannot begin now, if it cannot."""
-        if _same(message.id) in self._under_way:
+            notified = self._modern.notified if self._is_modern else self._legacy.on_notify
+            self._dispatcher.take(message, notified)
+            return None
+        if self._dispatcher.has(message.id):
             # Not under that id, because it would be taken for the response to the other request.
             text = "Another request with this id is still in progress."
-            return Refused("duplicate", types.INVALID_REQUEST, text)
-        if len(self._under_way) >= (most := self._gate.limits.requests):
+            raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text))
+        if len(self._dispatcher) >= (most := self._gate.limits.requests):
             text = f"{most:,} requests are in progress. Wait for responses before sending more."
             refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
             refused.retry_after = 1
-            return refused
-        return None
+            raise self._gate.refuse(refused)
 
-    def answered(self, message: JSONRPCMessage) -> bool:
-        """A response is on its way to the client, which may then use the id again. False: the client has it already."""
-        self._wrote.set()
-        repeated = self._repeated
-        if isinstance(message, JSONRPCNotification) and repeated is not None and repeated.notice is not None:
-            if message.method != repeated.notice["method"]:
-                return True
-            self._settle(message)
-            return False
-        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
-            return True
-        self._under_way.discard(_same(message.id))
-        if repeated is None or _same(repeated.id) != _same(message.id):
-            return True
-        self._settle(message)
-        return False
+        def answer(outcome: Outcome | None) -> None:
+            if outcome is not None:
+                self._out.tell(response(message.id, outcome))
 
-    def lane_ended(self) -> None:
-        """No call of the lane is left to be answered."""
-        self._lane_replies.close()
+        return self._answer(message, self._out, answer)
 
-    def left(self) -> None:
-        """The client reads no more, so no reply is to be waited for."""
-        self._repeated = None
-        self._wrote.set()
+    def _answer(self, message: JSONRPCRequest, way: Way, answer: Answer) -> asyncio.Task[None]:
+        handle = self._handler(message.method, message.params or {})
+        asks = self._dispatcher if handle != self._modern.answer else None
+        context = RequestContext(message.id, message.params, way, asks)
+        return self._dispatcher.begin(message, context, handle, answer)
+
+    def _handler(self, method: str, params: Mapping[str, Any]) -> OnRequest:
+        """What answers a request, by the era of the client."""
+        is_modern = method != "initialize" and _has_envelope(params)
+        if self._is_modern is None:
+            if is_modern and method == "server/discover":
+                return self._modern.answer
+            self._is_modern = is_modern
+        if self._is_modern:
+            return _refuses_handshake if method == "initialize" else self._modern.answer
+        return _refuses_envelope if is_modern else self._legacy.on_request
+
+    async def _take_again(self, said: HeardLine) -> None:
+        """One at a time, as the client got its replies. What was not answered is new."""
+        if not said.is_answered:
+            await self._take(said.line)
+            return
+        message, heard = await self._gate.read(said.line), _HeardAgain(said, self._out)
+        if isinstance(message, JSONRPCRequest):
+            # Whatever else is in progress: the client has the answer.
+            self._answer(message, heard, heard.answered)
+            await heard.is_settled.wait()
 
 
-def _same(request_id: Any) -> types.RequestId:
-    """Ids that the SDK considers the same: "7" and 7."""
-    return str(request_id)
+class _HeardAgain:
+    """The way back of a request that was answered early: what the client has already is compared, and not sent."""
+
+    def __init__(self, said: HeardLine, out: PipeWriter) -> None:
+        self._said = said
+        self._out = out
+        self.is_settled = asyncio.Event()
+
+    def tell(self, message: Message) -> None:
+        notice = self._said.notice
+        if self.is_settled.is_set() or notice is None or message.get("method") != notice["method"]:
+            self._out.tell(message)
+        else:
+            self._settle(message.get("params") == notice["params"])
+
+    async def drained(self) -> None:
+        await self._out.drained()
+
+    def answered(self, outcome: Outcome | None) -> None:
+        if not self.is_settled.is_set():
+            self._settle(outcome == self._said.result)
+        elif outcome is not None and self._said.id is not None:
+            self._out.tell(response(self._said.id, outcome))
+
+    def _settle(self, is_same: bool) -> None:
+        self.is_settled.set()
+        if not is_same:
+            logger.error("A request was answered early, and not as the server answers it. Please report this.")
 
 
-async def _write(
-    writer: asyncio.StreamWriter, outgoing: MemoryObjectReceiveStream[SessionMessage], client: _Client
-) -> None:
-    async with outgoing:
-        async for item in outgoing:
-            message, large = item.message, Placeholders()
-            if not client.answered(message):
-                continue
-            if isinstance(message, JSONRPCResponse) and has_large(message.result):
-                message = message.model_copy(update={"result": large.take(message.result)})
-            try:
-                for piece in large.filled(line_of(message)):
-                    writer.write(piece)
-                    await writer.drain()
-                    if large:
-                        # A client that reads fast would never make us wait, nor let others run.
-                        await asyncio.sleep(0)
-            except OSError:
-                # The client no longer reads.
-                client.left()
-                return
+def _has_envelope(params: Mapping[str, Any]) -> bool:
+    meta = params.get("_meta")
+    return isinstance(meta, Mapping) and types.PROTOCOL_VERSION_META_KEY in meta
+
+
+async def _refuses_envelope(_context: Any, _method: str, _params: Mapping[str, Any] | None) -> dict[str, Any]:
+    raise MCPError(types.INVALID_REQUEST, _LEGACY_ONLY)
+
+
+async def _refuses_handshake(_context: Any, _method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+    asked, supported = (params or {}).get("protocolVersion"), {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+    data = {**supported, "requested": asked} if isinstance(asked, str) else supported
+    raise MCPError(types.UNSUPPORTED_PROTOCOL_VERSION, _MODERN_ONLY, data)

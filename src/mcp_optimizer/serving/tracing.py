@@ -1,14 +1,19 @@
-"""OpenTelemetry traces, if configured. Called by `serve`; nothing is loaded otherwise.
+"""OpenTelemetry traces, if anything takes them. Exporters are loaded only if they are configured, by `serve`.
 
-The MCP SDK already creates the spans: one for each client request, under the trace context in its `_meta`, and one for
-each request to a server, which gets the context too. This module only exports them, without anything that may quote
-arguments or results.
+The MCP SDK creates the spans: one for each client request, under the trace context in its `_meta`, and one for each
+request to a server, which gets the context too. Those of questions to clients are made here. This module exports them
+without anything that may quote arguments or results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp_types import RequestId
+from opentelemetry import propagate, trace
 
 from mcp_optimizer.errors import ConfigurationError
 
@@ -27,6 +32,37 @@ KEPT = frozenset({
     "rpc.response.status_code",
 })  # fmt: skip
 """The attributes that are exported: names and codes."""
+
+
+def is_traced() -> bool:
+    """Whether something takes spans, which may begin at any time. The documented `get_tracer_provider` looks into the
+    environment each time, which takes twenty times as long.
+    """
+    return getattr(trace, "_TRACER_PROVIDER", True) is not None
+
+
+class WhenTraced:
+    """A middleware that makes spans, left out while nothing takes them: making one for each call has no effect then."""
+
+    def __init__(self, middleware: ServerMiddleware[Any]) -> None:
+        self._middleware = middleware
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        return await (self._middleware(ctx, call_next) if is_traced() else call_next(ctx))
+
+
+@contextmanager
+def asking(method: str, params: Mapping[str, Any] | None, number: RequestId) -> Iterator[Mapping[str, Any] | None]:
+    """The span of a question to a client, and its parameters with the trace context, if something takes spans."""
+    if not is_traced():
+        yield params
+        return
+    attributes = {"mcp.method.name": method, "jsonrpc.request.id": str(number)}
+    tracer = trace.get_tracer("mcp-optimizer")
+    with tracer.start_as_current_span(f"MCP send {method}", kind=trace.SpanKind.CLIENT, attributes=attributes):
+        meta: dict[str, Any] = dict((params or {}).get("_meta") or {})
+        propagate.inject(meta)
+        yield {**(params or {}), "_meta": meta} if meta else params
 
 
 def start_tracing(endpoint: str, version: str) -> TracerProvider:

@@ -148,7 +148,7 @@ def _checked(results: Sequence[str], kind: FileKind, choices: Sequence[Any]) -> 
             continue
         if any(_same(document, choice) for choice in choices):
             return result
-    raise CannotEdit("This text cannot be edited without changing something else; edit it by hand")
+    raise CannotEdit("This text cannot be edited without other changes; edit it by hand")
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -177,7 +177,7 @@ def _taken_out(body: str, holder: Node, start: int, value: Node, owner: Any) -> 
         return body[:start] + body[end:]
     line = body.rfind("\n", 0, start) + 1
     if body[line:start].strip():
-        raise CannotEdit("It shares its line with something else; edit it by hand")
+        raise CannotEdit("It shares its line with other text; edit it by hand")
     stop = _end_of_line(body, end)
     if line:
         line -= 2 if body[line - 2 : line] == "\r\n" else 1

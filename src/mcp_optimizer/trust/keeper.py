@@ -244,15 +244,15 @@ class Keeper:
             return
         self._unstored.add(server)
         logger.warning(
-            "Server %s: there is a database, but what its tools were at first cannot be stored there: %s. Only this "
-            "gateway knows them: after a restart, whatever the server lists then counts as approved.",
+            "Server %s: its first list of tools cannot be stored in the database: %s. Only this gateway knows it: "
+            "after a restart, the server's next list counts as approved.",
             quoted(server),
             error,
         )
 
     def _complain(self, server: str, error: CatalogError) -> None:
         logger.warning(
-            "Server %s: what was approved of it cannot be read or written: %s. Its tools are compared with those that "
+            "Server %s: its approvals cannot be read or written: %s. Its tools are compared with those that "
             "this gateway saw first.",
             quoted(server),
             error,

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mcp_optimizer.textfiles.checked_values import UnusableEntry, mapping, text_of
 from mcp_optimizer.upstream.auth_spec import AuthKind, AuthSpec
 from mcp_optimizer.upstream.auth_values import GivenValues
-from mcp_optimizer.upstream.entry_values import UnusableEntry, from_environment, mapping, text_at, text_of
+from mcp_optimizer.upstream.entry_values import from_environment, text_at
 
 KEYS_OF_AUTH = frozenset(
     "auth oauth headersHelper scopes oauth_resource bearer_token_env_var http_headers env_http_headers".split()
@@ -98,7 +99,7 @@ def _kind_of_others(entry: Mapping[str, Any], given: GivenValues) -> AuthKind | 
     if isinstance(value, bool):
         return AuthKind.OAUTH if value else AuthKind.NONE
     if not isinstance(value, dict):
-        raise UnusableEntry('"oauth" must be an object, or false if nobody logs in to this server')
+        raise UnusableEntry('"oauth" must be an object, or false if this server needs no login')
     given.add("oauth", value, _OF_OAUTH)
     return AuthKind.NONE if value.get("enabled") is False else AuthKind.OAUTH
 
@@ -124,7 +125,7 @@ def _refuse_unusable(spec: AuthSpec, *, is_ours: bool) -> None:
     if spec.kind is AuthKind.CLIENT_CREDENTIALS:
         if spec.client_secret and not spec.issuer:
             raise UnusableEntry(
-                '"auth" sends its client secret to the authorization server without asking anybody, so say which one: '
+                '"auth" sends its client secret to the authorization server without asking, so name that server: '
                 'add "issuer", such as "https://login.example.com"'
             )
         if not spec.client_id:

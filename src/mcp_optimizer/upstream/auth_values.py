@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcp_optimizer.upstream.entry_values import UnusableEntry, from_environment, located, meant, text_of
+from mcp_optimizer.textfiles.checked_values import UnusableEntry, text_of
+from mcp_optimizer.upstream.entry_values import from_environment, located, meant
 
 _LARGEST_FILE = 64 * 1024
 _HIGHEST_PORT = 65_535

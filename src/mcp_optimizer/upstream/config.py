@@ -12,20 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.textfiles.checked_values import UnusableEntry, mapping, texts
 from mcp_optimizer.textfiles.kinds import LARGEST, FileKind
 from mcp_optimizer.textfiles.reading import UnreadableText, duplicate_keys, parsed
 from mcp_optimizer.upstream.auth_config import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
 from mcp_optimizer.upstream.entry_choices import timeout_of, tools_of, trust_of
-from mcp_optimizer.upstream.entry_values import (
-    UnusableEntry,
-    located,
-    mapping,
-    meant,
-    required,
-    scheme_for,
-    text_at,
-    texts,
-)
+from mcp_optimizer.upstream.entry_values import kind_of, located, meant, required, scheme_for, text_at
 from mcp_optimizer.upstream.env_files import variables_of
 from mcp_optimizer.upstream.foreign_files import (
     editor_values,
@@ -167,7 +159,7 @@ def spec_of(name: str, entry: Any, path: Path, variables: Variables) -> ServerSp
             # A disabled server need not report what it lacks.
             return ServerSpec(name=name, transport=_guess_transport(entry), disabled=True)
         text = f"{problem} (in {path})"
-        return ServerSpec(name=name, transport=_guess_transport(entry), problem=text, problem_kind=problem.kind)
+        return ServerSpec(name=name, transport=_guess_transport(entry), problem=text, problem_kind=kind_of(problem))
 
 
 def _is_disabled(entry: Mapping[str, Any]) -> bool:

@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from mcp_optimizer.upstream.authorization import Authorization, Authorize, nobody
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.legacy_sse import legacy_sse
+from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.peer import Peer
-from mcp_optimizer.upstream.slices import Slices
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.stdio import run_child
 from mcp_optimizer.upstream.streamable_http import streamable_http
@@ -34,14 +34,14 @@ def connecting(authorize: Authorize = nobody, *, network: bool = True) -> Connec
 connected = connecting()
 
 
-def one_by_one(connect: Connect, slices: Slices) -> Connect:
+def one_by_one(connect: Connect, pacer: Pacer) -> Connect:
     """The same, but thousands of servers that start in one turn of the event loop are connected in as many turns."""
 
     @asynccontextmanager
     async def begin(
         spec: ServerSpec, transport: Transport, peer: Peer, diagnostics: Diagnostics
     ) -> AsyncIterator[None]:
-        await slices.to_begin()
+        await pacer.to_begin()
         async with connect(spec, transport, peer, diagnostics):
             yield
 

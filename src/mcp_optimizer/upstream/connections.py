@@ -1,8 +1,8 @@
 """HTTP/1.1 over kept connections: the transport below httpx, for the many small requests of a gateway.
 
-For every request, httpx's own transport asks every kept connection whether it is still open, and it parses in Python;
-that was half of the cost of a call through the gateway. Here a connection reports when it is closed, and a C parser
-reads it. httpx still handles addresses, headers, cookies and encodings; MCP is not known here.
+For every request, httpx's own transport asks every kept connection whether it is still open, and it parses in Python.
+Here a connection reports when it is closed, and a C parser reads it: `benchmarks/results/http_pool.md` has what that
+saves. httpx still handles addresses, headers, cookies and encodings; MCP is not known here.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import cast
 
 import httptools
 import httpx2
 
-from mcp_optimizer.upstream.arriving_body import ArrivingBody
-from mcp_optimizer.upstream.http_requests import Origin, origin_of, written_head
+Origin = tuple[str, str, int]
+"""Scheme, host and port: what a connection leads to."""
 
 _MOST_IDLE = 64
 _MOST_UNREAD = 256 * 1024
@@ -31,6 +31,11 @@ _REST = 5
 """The pause after such a slice, as a multiple of the time it took."""
 _NEXT_ADDRESS = 2.0
 """Seconds after which the next address of a host is tried, if it has several."""
+_FINISHING = 0.25
+"""Seconds that a server has to end a response whose rest is not needed, so that its connection can be kept."""
+_MOST_FINISHING = 32
+_MOST_REST = 4 * 1024
+"""Bytes of such a rest."""
 
 
 class KeptConnections(httpx2.AsyncBaseTransport):
@@ -42,6 +47,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         self._idle_seconds = idle
         self._idle: dict[Origin, list[_Connection]] = {}
         self._open: set[_Connection] = set()
+        self._finishing: set[_Connection] = set()
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -56,7 +62,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         except BaseException:
             connection.close()
             raise
-        return httpx2.Response(status, headers=headers, stream=ArrivingBody(connection, lambda: self._free(connection)))
+        return httpx2.Response(status, headers=headers, stream=ArrivingBody(connection, self._free))
 
     def _kept(self, origin: Origin) -> _Connection | None:
         """The most recently used connection; if that one is too old, all are."""
@@ -91,7 +97,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
             try:
                 async with asyncio.timeout(None if is_last else _NEXT_ADDRESS):
                     _, connection = await loop.create_connection(
-                        lambda: _Connection(loop, origin, self._open.discard, self._header_bytes),
+                        lambda: _Connection(loop, origin, self._lost, self._header_bytes),
                         str(address[0]),
                         port,
                         family=family,
@@ -106,8 +112,19 @@ class KeptConnections(httpx2.AsyncBaseTransport):
             return connection
         raise OSError(f"{host} has no address")
 
-    def _free(self, connection: _Connection) -> None:
-        """The response was read, or nobody wants it any more."""
+    def _free(self, connection: _Connection, needs_rest: bool) -> None:
+        """The response was read as far as it is needed, or its reader left."""
+        if connection.is_arriving and not needs_rest and len(self._finishing) < _MOST_FINISHING:
+            self._finishing.add(connection)
+            connection.finish(self._finished)
+        else:
+            self._keep(connection)
+
+    def _finished(self, connection: _Connection) -> None:
+        self._finishing.discard(connection)
+        self._keep(connection)
+
+    def _keep(self, connection: _Connection) -> None:
         idle = self._idle.setdefault(connection.origin, [])
         if not connection.can_be_kept or len(idle) >= _MOST_IDLE:
             connection.close()
@@ -116,6 +133,10 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         idle.append(connection)
         if self._sweeping is None:
             self._sweeping = connection.loop.call_later(self._idle_seconds, self._sweep, connection.loop)
+
+    def _lost(self, connection: _Connection) -> None:
+        self._open.discard(connection)
+        self._finishing.discard(connection)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close connections that have not been used for long."""
@@ -137,6 +158,31 @@ class KeptConnections(httpx2.AsyncBaseTransport):
             connection.close()
         # The event loop closes a connection in its next turn.
         await asyncio.sleep(0)
+
+
+class ArrivingBody(httpx2.AsyncByteStream):
+    """A response body as it arrives; closing it frees the connection for the next request."""
+
+    def __init__(self, connection: _Connection, free: Callable[[_Connection, bool], None]) -> None:
+        self._connection = connection
+        self._free: Callable[[_Connection, bool], None] | None = free
+        self._needs_rest = True
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._connection.body()
+
+    def arrived(self) -> bytes | None:
+        """All of it, if it came in one piece and was not read yet; then nothing is left to read."""
+        return self._connection.whole_body()
+
+    def rest_is_not_needed(self) -> None:
+        """What was read is enough. If the rest is short and comes at once, the connection outlives this body."""
+        self._needs_rest = False
+
+    async def aclose(self) -> None:
+        if self._free is not None:
+            self._free(self._connection, self._needs_rest)
+            self._free = None
 
 
 class _Connection(asyncio.Protocol):
@@ -161,6 +207,8 @@ class _Connection(asyncio.Protocol):
         self._is_answering = False
         self._unparsed = b""
         self._resting: asyncio.TimerHandle | None = None
+        self._finished: Callable[[_Connection], None] | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -180,7 +228,20 @@ class _Connection(asyncio.Protocol):
 
     @property
     def can_be_kept(self) -> bool:
-        return self._is_complete and self._stays_open and not self.is_closed
+        # What is not parsed yet would be taken for the next response.
+        return self._is_complete and self._stays_open and not self.is_closed and not self._unparsed
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether the rest of a response can still come."""
+        return not self._is_complete and not self._is_paused and self._resting is None and not self.is_closed
+
+    def finish(self, finished: Callable[[_Connection], None]) -> None:
+        """Ignore the rest of the response. Calls `finished` at its end; closes the connection if that does not come."""
+        self._finished = finished
+        self._unread.clear()
+        self._unread_size = 0
+        self._giving_up = self.loop.call_later(_FINISHING, self.close)
 
     async def exchange(self, message: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
         """Send a request; returns the status and headers of its response. The body is read from `body`."""
@@ -265,6 +326,16 @@ class _Connection(asyncio.Protocol):
                 return
         if not self._is_paused and not self.is_closed and self._transport is not None:
             self._transport.resume_reading()
+        if self._is_complete and (finished := self._no_longer_finishing()) is not None:
+            finished(self)
+
+    def _no_longer_finishing(self) -> Callable[[_Connection], None] | None:
+        """Who wanted to hear of the end of the response."""
+        finished, self._finished = self._finished, None
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+        return finished
 
     def _feed(self, data: bytes) -> None:
         if self.is_closed:
@@ -283,6 +354,7 @@ class _Connection(asyncio.Protocol):
         if self._resting is not None:
             self._resting.cancel()
             self._feed(self._unparsed)
+        self._no_longer_finishing()
         self.is_closed = True
         self._lost(self)
         if self._status and error is None and not self._has_length():
@@ -320,8 +392,12 @@ class _Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         if self._is_complete:
             return
-        self._unread.append(body)
         self._unread_size += len(body)
+        if self._finished is not None:
+            if self._unread_size > _MOST_REST:
+                self.close()
+            return
+        self._unread.append(body)
         if self._unread_size > _MOST_UNREAD and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
@@ -332,3 +408,27 @@ class _Connection(asyncio.Protocol):
             self._is_complete = True
             self._stays_open = self._parser.should_keep_alive()
             self._wake()
+
+
+def origin_of(url: httpx2.URL) -> Origin:
+    return (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+
+
+def written_line(method: str, url: httpx2.URL) -> bytes:
+    """The first line of a request."""
+    return b"%b %b HTTP/1.1\r\n" % (method.encode("ascii"), url.raw_path)
+
+
+def written_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A line for each; after the last, an empty one must follow."""
+    lines = []
+    for name, value in headers:
+        if b"\n" in value or b"\r" in value or b"\n" in name or b"\r" in name:
+            raise httpx2.LocalProtocolError(f"the header {name!r} holds a line break")
+        lines.append(b"%b: %b\r\n" % (name, value))
+    return b"".join(lines)
+
+
+def written_head(request: httpx2.Request) -> bytes:
+    """All of a request but its body."""
+    return written_line(request.method, request.url) + written_headers(request.headers.raw) + b"\r\n"

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mcp_optimizer.upstream.failure import Failure, FailureKind, is_page, refused_with
+from mcp_optimizer.upstream.failure import FailureKind
+from mcp_optimizer.upstream.failure_reasons import Failure, is_page, refused_with
 
 logger = logging.getLogger(__name__)
 

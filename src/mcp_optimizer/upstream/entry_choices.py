@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.errors import quoted
-from mcp_optimizer.upstream.entry_values import UnusableEntry
+from mcp_optimizer.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.upstream.selection import ALL, ToolSelection
 
 _USED = ("tools", "includeTools", "enabledTools")

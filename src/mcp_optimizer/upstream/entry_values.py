@@ -1,4 +1,4 @@
-"""Reads single values of a server's entry, or says what is wrong with them. Pure; knows no keys.
+"""Reads single values of a server file's entry, or says what is wrong with them. Pure; knows no keys.
 
 A message never quotes a value: it may be a secret in the wrong place.
 """
@@ -10,22 +10,26 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from mcp_optimizer.textfiles.checked_values import UnusableEntry, text_of
 from mcp_optimizer.upstream.failure import FailureKind
 
 _ALIKE = 0.8
 """Similarity from which one word counts as a mistyped form of the other."""
 
 
-class UnusableEntry(Exception):
-    """An unusable entry; the message becomes the spec's problem."""
-
-    kind = FailureKind.ENTRY
-
-
-class VariableNotSet(UnusableEntry):
-    """An entry that uses an environment variable that is not set."""
+class NotSetYet(UnusableEntry):
+    """An entry that its user makes usable without changing it."""
 
     kind = FailureKind.VARIABLE
+
+
+class VariableNotSet(NotSetYet):
+    """An entry that uses an environment variable that is not set."""
+
+
+def kind_of(problem: UnusableEntry) -> FailureKind:
+    """What kind of failure an unusable entry is."""
+    return problem.kind if isinstance(problem, NotSetYet) else FailureKind.ENTRY
 
 
 def meant(key: str, keys: Iterable[str]) -> str | None:
@@ -44,31 +48,6 @@ def required(entry: Mapping[str, Any], key: str) -> str:
 def text_at(entry: Mapping[str, Any], key: str) -> str:
     """A text; empty if it is not there."""
     return text_of(entry.get(key, ""), key)
-
-
-def text_of(value: Any, where: str) -> str:
-    """A value that must be a text."""
-    if not isinstance(value, str):
-        raise UnusableEntry(f'"{where}" must be a string, not {type(value).__name__}')
-    return value
-
-
-def texts(value: Any, key: str) -> list[str]:
-    """A list of texts; numbers are written as text."""
-    if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
-        raise UnusableEntry(f'"{key}" must be a list of strings')
-    return [str(item) for item in value]
-
-
-def mapping(value: Any, key: str) -> dict[str, str]:
-    """Texts by name, without those that are null."""
-    if not isinstance(value, dict) or not all(isinstance(item, str | int | float | None) for item in value.values()):
-        raise UnusableEntry(f'"{key}" must be an object of strings')
-    return {name: _plain(item) for name, item in value.items() if item is not None}
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def located(named: str, where: str, folder: Path) -> Path:

@@ -10,7 +10,7 @@ import re
 import stat
 from pathlib import Path
 
-from mcp_optimizer.upstream.entry_values import UnusableEntry
+from mcp_optimizer.textfiles.checked_values import UnusableEntry
 
 _LARGEST = 64 * 1024
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][\w.-]*)\s*=\s*(.*)")

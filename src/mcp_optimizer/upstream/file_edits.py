@@ -121,7 +121,7 @@ def with_tool_on(text: str, name: str, tool: str, is_on: bool) -> str:
         kept = [one for one in off if one != tool]
         if pattern := next((one for one in kept if fnmatchcase(tool, one)), None):
             raise ConfigurationError(
-                f'{quoted(pattern)} in "{key}" of {quoted(name)} turns {quoted(tool)} off, and others with it: '
+                f'{quoted(pattern)} in "{key}" of {quoted(name)} turns {quoted(tool)} off, and other tools with it: '
                 "change that in the server file."
             )
         if kept != off:

@@ -1,34 +1,31 @@
 """Recognises files of other programs: those that are read as they are, and those that have to be imported.
 
-Called where a server file is read. Pure: looks at a path and a text. What each program writes is in room `clients`.
+Called where a server file is read. Pure: looks at a path and a text. What each program writes is in `known_clients`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".roo"})
-"""Folders of editors in a project. The same folder in a user's home belongs to no project."""
-_LINES = (
-    (re.compile(r"^[ \t]*\[mcp_servers[.\]]", re.MULTILINE), "a Codex file (TOML)"),
-    (re.compile(r"^extensions:[ \t]*(?:#.*)?$", re.MULTILINE), "a Goose file (YAML)"),
-    (re.compile(r"^mcpServers:[ \t]*(?:#.*)?$", re.MULTILINE), "a Continue file (YAML)"),
-)
+from mcp_optimizer.known_clients.program import ClientProgram
+from mcp_optimizer.known_clients.table import CLIENTS
 
 
 def project_of(path: Path, home: Path) -> Path | None:
-    """The project's folder, if this is a file in an editor's folder in it."""
+    """The project's folder, if this is a file in an editor's folder in it. The same folder in a user's home belongs to
+    no project.
+    """
     folder = path.absolute().parent
-    if folder.name == "settings" and folder.parent.name == ".kiro":
-        folder = folder.parent
-    elif folder.name not in _EDITOR_FOLDERS:
-        return None
-    return None if folder.parent == home else folder.parent
+    for client in CLIENTS.values():
+        parts = Path(client.in_projects[0]).parent.parts if client.is_of_project else ()
+        if parts and folder.parts[-len(parts) :] == parts:
+            project = folder.parents[len(parts) - 1]
+            return None if project == home else project
+    return None
 
 
 def editor_values(home: Path, project: Path | None) -> dict[str, str]:
@@ -41,12 +38,19 @@ def editor_values(home: Path, project: Path | None) -> dict[str, str]:
 
 def has_bare_variables(path: Path) -> bool:
     """Whether `$VAR` is a variable too, as in Gemini CLI's settings."""
-    return path.absolute().parent.name == ".gemini" and path.name == "settings.json"
+    return any(
+        client.reading.variables.is_bare and path.absolute().parts[-len(parts) :] == parts
+        for client in CLIENTS.values()
+        for parts in (Path(client.known_files[0].path).parts,)
+    )
 
 
 def foreign_text(text: str) -> str:
     """What kind of file a text is that is not JSON; empty if it is none that is known."""
-    return next((kind for pattern, kind in _LINES if pattern.search(text)), "")
+    for client in CLIENTS.values():
+        if client.signs is not None and client.signs.line is not None and client.signs.line.search(text):
+            return f"{_a_file(client)} ({client.kind})"
+    return ""
 
 
 def foreign_document(document: Mapping[str, Any]) -> str:
@@ -55,28 +59,14 @@ def foreign_document(document: Mapping[str, Any]) -> str:
     """
     if isinstance(document.get("mcpServers"), dict):
         return ""
-    if isinstance(document.get("context_servers"), dict):
-        return "a Zed file"
-    if isinstance(document.get("amp.mcpServers"), dict):
-        return "an Amp file"
-    listed = document.get("mcpServers")
-    is_listed = isinstance(listed, list) and any(isinstance(entry, dict) for entry in listed)
-    if "modelContextProtocolServers" in _object(document, "experimental") or is_listed:
-        return "a Continue file"
-    entries = _object(document, "mcp")
-    if any(_is_of_opencode(entry) for entry in (*entries.values(), *_object(entries, "servers").values())):
-        return "an opencode file"
+    for client in CLIENTS.values():
+        if client.signs is not None and client.signs.is_foreign is not None and client.signs.is_foreign(document):
+            return _a_file(client)
     return ""
 
 
-def _is_of_opencode(entry: Any) -> bool:
-    is_remote = isinstance(entry, dict) and entry.get("type") == "remote"
-    return is_remote or (isinstance(entry, dict) and isinstance(entry.get("command"), list))
-
-
-def _object(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = document.get(key)
-    return found if isinstance(found, dict) else {}
+def _a_file(client: ClientProgram) -> str:
+    return f"{'an' if client.title[0].lower() in 'aeio' else 'a'} {client.title} file"
 
 
 def import_instead(path: Path, kind: str) -> str:

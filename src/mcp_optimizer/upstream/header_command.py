@@ -84,7 +84,7 @@ class HeaderCommand:
 
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
         """There is none."""
-        raise UpstreamError(self._server, "Nobody can log in: its headers come from a command.")
+        raise UpstreamError(self._server, "It has no login: its headers come from a command.")
 
     async def until_login(self) -> None:
         """Nobody logs in: the command knows who calls."""

@@ -15,7 +15,7 @@ import httpx2
 
 from mcp_optimizer.largejson.reading import LARGE, read_large
 from mcp_optimizer.largejson.text import parsed
-from mcp_optimizer.upstream.arriving_body import ArrivingBody
+from mcp_optimizer.upstream.connections import ArrivingBody
 from mcp_optimizer.upstream.endings import ExchangeLost
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.turns import Turns
@@ -118,6 +118,12 @@ def _arrived(response: httpx2.Response, most: int) -> bytes | None:
     if body is not None and len(body) > most:
         raise too_long(most)
     return body
+
+
+def leave_rest(response: httpx2.Response) -> None:
+    """What was read of it is enough, although it has not ended."""
+    if isinstance(response.stream, ArrivingBody):
+        response.stream.rest_is_not_needed()
 
 
 async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:

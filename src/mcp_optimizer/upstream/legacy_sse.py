@@ -14,12 +14,11 @@ import httpx2
 import mcp_types as types
 
 from mcp_optimizer.upstream.authorization import Authorization
-from mcp_optimizer.upstream.authorized_http import AuthorizedHttp
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, ServerGone
-from mcp_optimizer.upstream.failure import refused_with
+from mcp_optimizer.upstream.failure_reasons import refused_with
 from mcp_optimizer.upstream.http_bodies import events, json_of
-from mcp_optimizer.upstream.http_client import http_client
+from mcp_optimizer.upstream.http_client import AuthorizedHttp, http_client
 from mcp_optimizer.upstream.lines import Overlong
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec

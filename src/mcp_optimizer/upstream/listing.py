@@ -18,8 +18,8 @@ from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.upstream.cursor import Cursor
 from mcp_optimizer.upstream.messages import shortened
+from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.selection import ToolSelection
-from mcp_optimizer.upstream.slices import Slices
 
 logger = logging.getLogger(__name__)
 
@@ -72,18 +72,18 @@ class Listing:
         return replace(self, tools=tuple(used.values()), turned_off=turned_off, idle=selection.idle(named))
 
 
-async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS, slices: Slices | None = None) -> Listing:
-    """All tools of a server, page by page; in the same `slices` as other servers' tools."""
-    slices = slices or Slices()
+async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS, pacer: Pacer | None = None) -> Listing:
+    """All tools of a server, page by page; `pacer` is shared with other servers."""
+    pacer = pacer or Pacer()
     reading, cursor = _Reading(limits), Cursor()
     while cursor.has_more and not reading.is_full:
         result = await request("tools/list", cursor.params)
         page = result.get("tools")
         if isinstance(page, list):
             if len(page) > _AT_ONCE:
-                await slices.in_thread(partial(reading.read, page))
+                await pacer.in_thread(partial(reading.read, page))
             else:
-                await slices.to_go_on()
+                await pacer.to_go_on()
                 reading.read(page)
             # A connection keeps its last message alive, so empty it.
             page.clear()
@@ -141,7 +141,7 @@ class _Reading:
     def listing(self) -> Listing:
         more = [LeftOut("…", f"{self._unnamed:,} more cannot be used")] if self._unnamed else []
         if self.is_full:
-            reason = f"it lists more than {self._limits.tools:,} tools (limits.tools); the others are left out"
+            reason = f"it lists more than {self._limits.tools:,} tools (limits.tools); the rest are left out"
             more.append(LeftOut("…", reason))
         return Listing(tuple(self._tools.values()), (*self._left_out, *more))
 

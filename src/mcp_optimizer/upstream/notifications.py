@@ -30,7 +30,7 @@ class InOrder:
     def __init__(self, tell: Tell, most: int) -> None:
         self._tell = tell
         self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=most)
-        self._tasks = BackgroundTasks(logger, "A client could not be told what its server says")
+        self._tasks = BackgroundTasks(logger, "A server's notification could not reach its client")
         self._telling: asyncio.Task[None] | None = None
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:

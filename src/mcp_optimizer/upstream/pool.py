@@ -59,7 +59,7 @@ class UpstreamPool:
         """`news` is told what happens to the servers; `connect` is how they are reached; `authorize`, how they are told
         who calls.
         """
-        self._reach = one_by_one(connect or connecting(authorize, network=options.network), options.slices)
+        self._reach = one_by_one(connect or connecting(authorize, network=options.network), options.pacer)
         self._authorize = authorize
         self._options = options
         self._news = news or ServerNews()
@@ -151,7 +151,7 @@ class UpstreamPool:
         if not server.can_run:
             raise ConfigurationError(f"The server {name!r} cannot be started: {server.state.reason.rstrip('.')}.")
         if not self._stopping.is_set():
-            self._logs[name].happened("is restarted, because somebody wants it")
+            self._logs[name].happened("is restarted on request")
             self._replace(name, server.spec, f"The server {name!r} was restarted")
 
     def log(self, name: str) -> list[str]:

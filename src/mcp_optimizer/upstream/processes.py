@@ -26,7 +26,7 @@ from typing import cast
 from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.settings import DEPTH_VARIABLE
 from mcp_optimizer.upstream import orphans
-from mcp_optimizer.upstream.failure import CommandNotFound
+from mcp_optimizer.upstream.failure_reasons import CommandNotFound
 from mcp_optimizer.upstream.spec import ServerSpec
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,18 @@ class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
         self.stdout.set_transport(stdout)
 
 
-async def spawn(spec: ServerSpec, *, network: bool = True) -> asyncio.subprocess.Process:
+class PipedProcess(asyncio.subprocess.Process):
+    """A process whose pipes can be closed, even if one that it started still holds their other ends."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _Pipes, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(transport, pipes, loop)
+        self._handle = transport
+
+    def close(self) -> None:
+        self._handle.close()
+
+
+async def spawn(spec: ServerSpec, *, network: bool = True) -> PipedProcess:
     """Start a server with pipes to it; the caller must `end` it. Raises OSError with advice for the user."""
     environment = child_environment(spec.env, os.environ, network=network)
     executable = shutil.which(spec.command, path=environment.get("PATH"))
@@ -136,7 +147,7 @@ async def spawn(spec: ServerSpec, *, network: bool = True) -> asyncio.subprocess
     except BaseException:
         _watch.forget(mark)
         raise
-    process = asyncio.subprocess.Process(transport, pipes, loop)
+    process = PipedProcess(transport, pipes, loop)
     _watch.began(process.pid, mark)
     return process
 
@@ -156,7 +167,7 @@ def _why_not(error: OSError) -> str:
     )
 
 
-async def end(process: asyncio.subprocess.Process, grace: float = EOF_GRACE) -> None:
+async def end(process: PipedProcess, grace: float = EOF_GRACE) -> None:
     """Close stdin, as the protocol prescribes; then SIGTERM; then SIGKILL. For the complete group."""
     assert process.stdin is not None
     try:
@@ -170,9 +181,7 @@ async def end(process: asyncio.subprocess.Process, grace: float = EOF_GRACE) -> 
         _signal_group(process, _KILL)
         _watch.ended(process.pid)
     await ended(process, _KILL_GRACE)
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
+    process.close()
 
 
 async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:

@@ -33,13 +33,13 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure
+from mcp_optimizer.upstream.failure_reasons import CONNECTION_CLOSED, Failure
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, continue_trace, envelope
 from mcp_optimizer.upstream.listing import Listing, list_tools
 from mcp_optimizer.upstream.notifications import OnNotice, ignored
+from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.redaction import Redactor
-from mcp_optimizer.upstream.slices import Slices
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class UpstreamSession:
         """Go on with an entry that is the same to the server: other tools of it are used."""
         self._spec = spec
 
-    async def list_tools(self, timeout: float, slices: Slices) -> Listing:
+    async def list_tools(self, timeout: float, pacer: Pacer) -> Listing:
         """All tools, within one time limit for all pages together; not counted is what we take to read them."""
         if self.agreement.capabilities and not self.can("tools"):
             return Listing()
@@ -121,7 +121,7 @@ class UpstreamSession:
                 self._note_param_headers(result.get("tools"))
             return result
 
-        listing = await list_tools(page, self._peer.limits, slices)
+        listing = await list_tools(page, self._peer.limits, pacer)
         return listing.of(self._spec.tools) if self._spec.tools else listing
 
     def _note_param_headers(self, tools: Any) -> None:

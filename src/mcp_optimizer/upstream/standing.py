@@ -8,7 +8,8 @@ from typing import Any
 
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.terminal_text import counted, printable
-from mcp_optimizer.upstream.failure import Failure, FailureKind
+from mcp_optimizer.upstream.failure import FailureKind
+from mcp_optimizer.upstream.failure_reasons import Failure
 from mcp_optimizer.upstream.handshake import Agreement
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.news import OnState

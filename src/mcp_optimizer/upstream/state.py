@@ -10,8 +10,8 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.parking import NameCall, ParkingLimits
-from mcp_optimizer.upstream.slices import Slices
 from mcp_optimizer.upstream.spec import ServerSpec
 
 
@@ -41,8 +41,8 @@ class PoolOptions:
     """Whether child processes get our variables for proxies and certificates."""
     name_call: NameCall | None = None
     """Names calls that wait, if other gateways have to know whose they are."""
-    slices: Slices = field(default_factory=Slices, compare=False, repr=False)
-    """In which all servers of the pool are started and their listings read."""
+    pacer: Pacer = field(default_factory=Pacer, compare=False, repr=False)
+    """Paces how all servers of the pool are started and their listings read."""
 
 
 @dataclass(frozen=True)

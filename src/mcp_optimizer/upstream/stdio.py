@@ -26,7 +26,8 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.child_input import ChildInput
-from mcp_optimizer.upstream.failure import Failure, FailureKind
+from mcp_optimizer.upstream.failure import FailureKind
+from mcp_optimizer.upstream.failure_reasons import Failure
 from mcp_optimizer.upstream.last_words import telling_line
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.peer import Peer

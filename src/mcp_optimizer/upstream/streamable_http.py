@@ -20,12 +20,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.authorization import Authorization
-from mcp_optimizer.upstream.authorized_http import AuthorizedHttp
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, ServerGone
-from mcp_optimizer.upstream.failure import redirected, refused_with
-from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
-from mcp_optimizer.upstream.http_client import http_client
+from mcp_optimizer.upstream.failure_reasons import redirected, refused_with
+from mcp_optimizer.upstream.http_bodies import events, json_of, leave_rest, too_long, whole_body
+from mcp_optimizer.upstream.http_client import AuthorizedHttp, http_client
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -158,6 +157,7 @@ class _StreamableHttp:
                     raise ExchangeLost("its stream contains a message that cannot be read")
                 self._peer.receive(message, asked)
                 if asked is not None and not self._peer.awaits(asked):
+                    leave_rest(response)
                     break
             if self._peer.is_crowded:
                 await self._peer.room()

@@ -28,7 +28,8 @@ from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
-from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure, FailureKind, explained, fault_of_ours
+from mcp_optimizer.upstream.failure import FailureKind
+from mcp_optimizer.upstream.failure_reasons import CONNECTION_CLOSED, Failure, explained, fault_of_ours
 from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing, log_unusable
 from mcp_optimizer.upstream.login_in_call import LoginInCall
@@ -95,7 +96,7 @@ class Supervisor:
         self._session: UpstreamSession | None = None
         self._only_modern = False
         self._approach = Approach(spec)
-        self._relisting = Relisting(spec.name, options.start_timeout, options.slices)
+        self._relisting = Relisting(spec.name, options.start_timeout, options.pacer)
         self._suspicion = Suspicion()
         self.watched: set[str] = set(before.watched) if before is not None else set()
         """The resources that clients watch, whether or not the server runs."""
@@ -296,7 +297,7 @@ class Supervisor:
             for uri in self.watched:
                 with contextlib.suppress(UpstreamError):
                     await session.watch_resource(uri, self._timeout)
-        return await session.list_tools(scope.deadline - anyio.current_time(), self._options.slices)
+        return await session.list_tools(scope.deadline - anyio.current_time(), self._options.pacer)
 
     async def _watch(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
         """Until the session ends: list again when tools change, and check that an HTTP server still responds."""

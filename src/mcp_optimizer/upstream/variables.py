@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_optimizer.upstream.entry_values import UnusableEntry, VariableNotSet
+from mcp_optimizer.textfiles.checked_values import UnusableEntry
+from mcp_optimizer.upstream.entry_values import NotSetYet, VariableNotSet
 from mcp_optimizer.upstream.failure import FailureKind
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -23,7 +24,7 @@ _OF_EDITORS = ("workspaceFolder", "userHome", "pathSeparator")
 _LONGEST_DESCRIPTION = 300
 
 
-class NoSecret(UnusableEntry):
+class NoSecret(NotSetYet):
     """An entry that uses a secret that is not stored, or cannot be read."""
 
     kind = FailureKind.UNSTORED

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.session import UpstreamSession
-from mcp_optimizer.upstream.slices import Slices
 
 logger = logging.getLogger(__name__)
 
@@ -76,10 +76,10 @@ def _was_reached(error: ExchangeLost | ServerGone) -> bool:
 class Relisting:
     """Lists the tools again when the server announces changes. A failure leaves the old list in place."""
 
-    def __init__(self, server: str, timeout: float, slices: Slices | None = None) -> None:
+    def __init__(self, server: str, timeout: float, pacer: Pacer | None = None) -> None:
         self._server = server
         self._timeout = timeout
-        self._slices = slices or Slices()
+        self._pacer = pacer or Pacer()
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -105,7 +105,7 @@ class Relisting:
             self._hurry.clear()
             listed_at = loop.time()
             try:
-                listing = await session.list_tools(self._timeout, self._slices)
+                listing = await session.list_tools(self._timeout, self._pacer)
             except (RpcError, ExchangeLost, TimeoutError) as error:
                 kind = type(error).__name__
                 logger.warning("Server %s reports changed tools but does not list them (%s).", self._server, kind)

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from mcp_optimizer.app import end_all
-from mcp_optimizer.app.ending import Ending
+from mcp_optimizer.app.ending import Ending, end_all
 
 
 async def test_a_part_that_fails_and_one_that_hangs_keep_no_other_from_ending(caplog: pytest.LogCaptureFixture) -> None:

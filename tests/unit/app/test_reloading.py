@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.app.reloading import Reloading, ReloadOutcome
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.domain.tools import ServerStatus

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.callers.credentials import Credentials
 from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.callers.keys import Wanted, new_key

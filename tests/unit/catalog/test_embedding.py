@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog import ingestion as pipeline
 from mcp_optimizer.catalog.ingestion import Ingestion
@@ -24,7 +24,7 @@ from mcp_optimizer.db.database import open_database
 from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
-from mcp_optimizer.serving.own_replies import find_response
+from mcp_optimizer.serving.client_habits import find_response
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState

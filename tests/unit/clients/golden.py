@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_optimizer.clients.finding import Machine, found_files
 from mcp_optimizer.clients.importing import ImportPlan, WantedServers, planned
-from mcp_optimizer.clients.known import CLIENTS
+from mcp_optimizer.known_clients.table import CLIENTS
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "clients"
 

@@ -12,9 +12,11 @@ from mcp_optimizer.clients.applying import exact_undo, take_out, write
 from mcp_optimizer.clients.backups import Backups
 from mcp_optimizer.clients.connecting import CannotConnect, FileChange, connecting, disconnecting
 from mcp_optimizer.clients.finding import Machine
-from mcp_optimizer.clients.known import CLIENTS, ClientProgram
-from mcp_optimizer.clients.own_entry import DEFAULT_NAME, OurGateway, entry_for, is_temporary
+from mcp_optimizer.clients.own_entry import DEFAULT_NAME, is_temporary
 from mcp_optimizer.clients.preview import shown_change
+from mcp_optimizer.known_clients.entry_writing import OurGateway
+from mcp_optimizer.known_clients.program import ClientProgram
+from mcp_optimizer.known_clients.table import CLIENTS
 from mcp_optimizer.textfiles.reading import parsed
 from mcp_optimizer.textfiles.writing import FileChanged
 
@@ -268,4 +270,4 @@ def test_the_documentation_shows_the_entry_that_is_written(client: ClientProgram
         shown = shown[key]
     gateway = OurGateway("/path/to/mcp-optimizer", ("serve", "--config", "/path/to/mcp.json"))
     (entry,) = shown if isinstance(shown, list) else shown.values()
-    assert entry == entry_for(client.name, gateway, DEFAULT_NAME)
+    assert entry == client.writing.entry(gateway, DEFAULT_NAME)

@@ -11,8 +11,8 @@ import pytest
 from mcp_optimizer.clients.connecting import CannotConnect, connecting
 from mcp_optimizer.clients.finding import Machine, file_named, found_files
 from mcp_optimizer.clients.importing import ImportOutcome, ImportPlan, WantedServers, planned
-from mcp_optimizer.clients.known import CLIENTS
-from mcp_optimizer.clients.own_entry import OurGateway
+from mcp_optimizer.known_clients.entry_writing import OurGateway
+from mcp_optimizer.known_clients.table import CLIENTS
 from mcp_optimizer.textfiles.kinds import FileKind
 from tests.unit.clients.golden import made_machine
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_optimizer.clients.finding import LARGEST, FoundFile, found_files
 from mcp_optimizer.clients.importing import ImportOutcome, ImportPlan, WantedServers, planned
-from mcp_optimizer.clients.known import CLIENTS
+from mcp_optimizer.known_clients.table import CLIENTS
 from mcp_optimizer.textfiles.kinds import FileKind
 from tests.unit.clients.golden import GOLDEN, made_machine, plan_of
 

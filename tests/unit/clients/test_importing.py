@@ -11,7 +11,7 @@ import pytest
 
 from mcp_optimizer.clients.finding import Machine, file_named
 from mcp_optimizer.clients.importing import ImportOutcome, WantedServers, beside_stored, planned, with_entries
-from mcp_optimizer.clients.known import CLIENTS
+from mcp_optimizer.known_clients.table import CLIENTS
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import parsed
 from mcp_optimizer.upstream.config import parse_server_file

@@ -8,8 +8,9 @@ import pytest
 
 from mcp_optimizer.clients.finding import found_files
 from mcp_optimizer.clients.importing import WantedServers, planned
-from mcp_optimizer.clients.known import CLIENTS, SwitchOff
 from mcp_optimizer.clients.moving import switched_off
+from mcp_optimizer.known_clients.program import SwitchOff
+from mcp_optimizer.known_clients.table import CLIENTS
 from mcp_optimizer.textfiles.editing import CannotEdit
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import parsed

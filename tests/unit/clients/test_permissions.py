@@ -11,11 +11,11 @@ import pytest
 
 from mcp_optimizer.clients.finding import Machine, found_files
 from mcp_optimizer.clients.importing import WantedServers, planned
-from mcp_optimizer.clients.known import CLIENTS
 from mcp_optimizer.clients.permissions import CarriedRules, carried, with_rules
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.decisions import Effect, RiskClass, Rule
 from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.known_clients.table import CLIENTS
 from mcp_optimizer.policy.rules import RuleBook
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import parsed

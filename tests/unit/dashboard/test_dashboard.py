@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.guard import HEADERS
 from mcp_optimizer.dashboard.html import el, visible

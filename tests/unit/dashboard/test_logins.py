@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.dashboard.guard import HEADERS
 from mcp_optimizer.dashboard.login_pages import BegunLogin, LoginRow, logins_page, question_page
 from mcp_optimizer.dashboard.pages import ServerRow, servers_table

@@ -33,7 +33,7 @@ from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.serving.tracing import provider_to
 from tests.e2e.raw_clients import LEGACY
 from tests.unit.catalogs import RecordingPool, down, gateway_over, live_catalog, mcp_tool, running
-from tests.unit.serving.lane_client import lane_client
+from tests.unit.serving.pipe_client import pipe_client
 
 CALL = Event(1.0, EventKind.CALL, "s", "claude", "git hub", "create_issue", 40, 100, 5_000, 250.0, True, True)
 CALLED = "tools/call call_tool"
@@ -218,14 +218,13 @@ async def test_a_call_is_traced_under_the_context_that_its_request_carries(spans
 
 @pytest.mark.process
 @pytest.mark.usefixtures("warm_start")
-async def test_a_call_that_takes_the_short_way_on_stdio_is_traced_too(spans: InMemorySpanExporter) -> None:
+async def test_a_call_on_stdio_is_traced_too(spans: InMemorySpanExporter) -> None:
     trace_id = "0af7651916cd43dd8448eb211c80319c"
-    async with lane_client(LEGACY) as client:
+    async with pipe_client(LEGACY) as client:
         spans.clear()
         await client.ask(
             client.call(1, "test_simple_text", _meta={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"})
         )
-        assert client.taken == [1]
     [answered] = [span for span in spans.get_finished_spans() if span.name == "tools/call test_simple_text"]
     assert f"{answered.context.trace_id:032x}" == trace_id
 

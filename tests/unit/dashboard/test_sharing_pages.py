@@ -143,7 +143,7 @@ async def test_issuers_are_shown_without_their_secrets_and_callers_with_what_the
     assert "mcp:use" in text
     assert "s3cret" not in page
     assert "key:a21" in text
-    assert "nobody10" in text
+    assert "no caller10" in text
 
 
 # Rules

@@ -91,7 +91,7 @@ async def test_a_tool_that_may_destroy_something_is_called_at_the_second_click(t
     async with tended(tmp_path, KANBAN) as world:
         wanted = {"card_id": 987_654_321, "confirm_title": "gone"}
         answer = await world.post("/tools/kanban/delete_card", raw(**wanted))
-        assert "may change or delete something for good" in answer.text
+        assert "may change or delete data permanently" in answer.text
         assert results_in(answer.text) == []
         shown = re.search(r'name="arguments" value="([^"]*)"', answer.text)
         assert shown is not None

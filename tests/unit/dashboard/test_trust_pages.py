@@ -54,7 +54,7 @@ async def test_what_was_shown_is_approved_and_nothing_else(place: Path) -> None:
         for version in (one, everything, "", "0" * 32):
             answer = await client.post(f"/trust/{QUOTED}/approve", data={"version": version})
             assert answer.status_code == 409
-            assert "changed meanwhile" in answer.text
+            assert "has changed since it was shown" in answer.text
         assert set((await pins(place)).waiting_tools) == {"send", EVIL}
         version = next(one for one in versions(page) if one == digest({EVIL: shown[EVIL].version}))
         assert (await client.post(f"/trust/{QUOTED}/approve", data={"version": version})).status_code == 303

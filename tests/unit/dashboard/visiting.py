@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.callers.keys import Wanted
 from mcp_optimizer.callers.known_keys import opened_keys
 from mcp_optimizer.callers.making import make_key

@@ -107,6 +107,13 @@ def overwritten_page(path: Path) -> None:
     path.write_bytes(whole)
 
 
+def made_before_the_first_release(path: Path) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0012'")
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
 SPOILS = {
     "text": lambda path: path.write_text("this is not a database, but somebody's notes" * 40),
     "short text": lambda path: path.write_text("x"),
@@ -115,6 +122,7 @@ SPOILS = {
     "cut at the end": truncated_to(0.95),
     "cut after a few bytes": truncated_to(0.003),
     "a page overwritten": overwritten_page,
+    "made before the first release": made_before_the_first_release,
     "only the header left": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 84),
 }
 
@@ -158,6 +166,22 @@ def test_an_empty_file_is_simply_filled(path: Path, caplog: pytest.LogCaptureFix
     assert asked(path, "PRAGMA application_id") == [(APPLICATION_ID,)]
     assert [entry.name for entry in path.parent.iterdir() if "unusable" in entry.name] == []
     assert caplog.records == []
+
+
+async def test_a_file_of_before_the_first_release_is_set_aside_with_a_line_that_says_so(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir(parents=True)
+    made_before_the_first_release(path)
+    await (await open_database(path)).close()
+    (kept,) = path.parent.glob("catalog.db.unusable-*")
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        f"The catalog {path} was made before the first release (schema 0012), and this version cannot read it; moved "
+        f"it to {kept.name} and rebuilding."
+    )
+    assert asked(kept, "SELECT version_num FROM alembic_version") == [("0012",)]
+    assert asked(path, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
 
 async def test_a_newer_file_that_took_something_away_is_refused_and_left_as_it_is(path: Path) -> None:

@@ -101,6 +101,17 @@ async def test_a_newer_schema_that_took_something_away_is_refused_and_left_as_it
     assert f"newer mcp-optimizer (schema 9999, this one knows {HEAD})" in await refusal(postgres_url)
 
 
+async def test_a_schema_of_before_the_first_release_is_refused_and_left_as_it_is(postgres_url: str) -> None:
+    await (await open_database(postgres_url)).close()
+    ask(postgres_url, "UPDATE alembic_version SET version_num = '0012'")
+    said = await refusal(postgres_url)
+    assert "made before the first release (schema 0012), and this version cannot read it. Rename its schema" in said
+    assert ask(postgres_url, "SELECT version_num FROM alembic_version") == [("0012",)]
+    ask(postgres_url, f"ALTER SCHEMA {SCHEMA} RENAME TO earlier")
+    await (await open_database(postgres_url)).close()
+    assert ask(postgres_url, "SELECT version_num FROM earlier.alembic_version") == [("0012",)]
+
+
 async def test_a_user_who_may_not_create_a_schema_is_told_so_and_can_be_given_one(postgres_url: str) -> None:
     role = f"guest_of_{name_of(postgres_url)}"
     ask(postgres_url, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")

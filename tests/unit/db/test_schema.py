@@ -21,11 +21,15 @@ from mcp_optimizer.db import schema
 from mcp_optimizer.db.database import prepare_file
 from mcp_optimizer.db.schema import HEAD
 from mcp_optimizer.db.shared_tables import metadata
+from tests.contract.test_migrations import with_later
 
 PREPARED = """
 import sys
 from pathlib import Path
+from mcp_optimizer.db import schema
 from mcp_optimizer.db.database import prepare_file
+if len(sys.argv) > 2:
+    schema.HEAD, schema.MIGRATIONS = "9000", Path(sys.argv[2])
 prepare_file(Path(sys.argv[1]))
 print("alembic" in sys.modules)
 """
@@ -43,14 +47,14 @@ def configured() -> Config:
     return config
 
 
-def migrated(path: Path, revision: str) -> object:
+def migrated(path: Path) -> object:
     """How the tables then differ from those that the code uses."""
     engine = create_engine(f"sqlite:///{path}")
     try:
         with engine.connect() as connection, connection.begin():
             config = configured()
             config.attributes["connection"] = connection
-            (command.upgrade if revision == "head" else command.downgrade)(config, revision)
+            command.upgrade(config, "head")
             options = {"compare_type": True, "compare_server_default": True}
             return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
     finally:
@@ -74,7 +78,7 @@ def contents(path: Path) -> set[str]:
 @pytest.mark.requirement("A3")
 def test_the_migrations_make_exactly_what_a_new_file_has(path: Path, tmp_path: Path) -> None:
     prepare_file(path)
-    assert migrated(other := tmp_path / "migrated.db", "head") == []
+    assert migrated(other := tmp_path / "migrated.db") == []
     # Alembic compares neither CHECK constraints nor rows.
     assert statements(path) == statements(other)
     assert contents(path) == contents(other)
@@ -82,15 +86,20 @@ def test_the_migrations_make_exactly_what_a_new_file_has(path: Path, tmp_path: P
 
 
 @pytest.mark.process
-def test_only_an_older_file_needs_alembic(path: Path) -> None:
-    def loads_alembic() -> bool:
-        done = subprocess.run([sys.executable, "-c", PREPARED, path], capture_output=True, text=True, check=True)
+def test_only_an_older_file_needs_alembic_which_leaves_what_is_in_it(path: Path, tmp_path: Path) -> None:
+    def loads_alembic(*later: Path) -> bool:
+        done = subprocess.run(
+            [sys.executable, "-c", PREPARED, path, *later], capture_output=True, text=True, check=True
+        )
         return done.stdout == "True\n"
 
     assert [loads_alembic(), loads_alembic()] == [False, False]
-    migrated(path, "0012")
-    assert loads_alembic()
-    assert asked(path, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO gateway VALUES ('id', 'here', '1', 1, 1)")
+    later = with_later(tmp_path, 'op.add_column("gateway", sa.Column("weather", sa.Text))')
+    assert [loads_alembic(later), loads_alembic(later)] == [True, False]
+    assert asked(path, "SELECT version_num FROM alembic_version") == [("9000",)]
+    assert asked(path, "SELECT id, weather FROM gateway") == [("id", None)]
 
 
 def test_head_is_the_newest_migration() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
 from mcp_optimizer.gateway.arguments import ArgumentCheck, are_large, read_arguments
-from mcp_optimizer.relay.wire_errors import for_model
+from mcp_optimizer.gateway.error_texts import for_model
 from tests.unit.catalogs import mcp_tool
 
 TITLE = {"title": "Hello"}

@@ -22,7 +22,7 @@ from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.store import ResultStore
-from mcp_optimizer.serving.own_replies import FindToolResponse, find_response
+from mcp_optimizer.serving.client_habits import FindToolResponse, find_response
 from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState

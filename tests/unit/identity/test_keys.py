@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.identity.keys import VARIABLE, Keys, keys_of
-from mcp_optimizer.identity.sealing import new_key
+from mcp_optimizer.identity.keys import VARIABLE, Keys, keys_of, new_key
 
 UseKeyring = Callable[[str], None]
 

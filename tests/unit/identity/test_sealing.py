@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.identity.sealing import NotSealed, key_id_of, new_key, read_key, seal, unseal
+from mcp_optimizer.identity.keys import new_key, read_key
+from mcp_optimizer.identity.sealing import NotSealed, key_id_of, seal, unseal
 
 KEY = new_key()
 

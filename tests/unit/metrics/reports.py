@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.report import Report, make_report
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from mcp_optimizer.app import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.metrics.measurements import measurements
 from mcp_optimizer.metrics.phases import TokenMeasurement, measure_tool_tokens
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS

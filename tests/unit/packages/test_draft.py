@@ -134,5 +134,5 @@ def test_parts_that_are_harmless_alone_cannot_make_up_a_variable(pieces: tuple[s
         Draft("x", url=("https://x.example/?k=", *pieces)),
         Draft("x", url=("https://x.example/",), headers={"A": pieces}),
     ):
-        with pytest.raises(ConfigurationError, match="put together"):
+        with pytest.raises(ConfigurationError, match="Joined"):
             entry_of(draft, answers)

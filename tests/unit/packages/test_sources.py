@@ -34,7 +34,7 @@ def test_what_is_no_source_is_refused_or_an_address(text: str) -> None:
     if text.startswith("https://"):
         assert source_of(text).kind is SourceKind.URL
         return
-    with pytest.raises(ConfigurationError, match="none of the sources"):
+    with pytest.raises(ConfigurationError, match="is not a source"):
         source_of(text)
 
 

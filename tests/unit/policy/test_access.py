@@ -73,7 +73,12 @@ def test_a_policy_is_open_where_nothing_can_be_refused(principal: Principal, rul
         (READER, "mail", "get_mail", "the caller's servers do not include 'mail'. Use a tool of another server"),
         (READER, "git", "delete_tag", "the caller may only read, and this tool counts as destructive (by its name)."),
         (LOCAL_PRINCIPAL, "git", "delete_tag", "rule 1 of the settings denies it. Tags are history. The operator"),
-        (LOCAL_PRINCIPAL, "git", "push", "rule 2 of the settings wants a person to agree, and nobody did. Tell"),
+        (
+            LOCAL_PRINCIPAL,
+            "git",
+            "push",
+            "rule 2 of the settings needs a person's agreement, and no person agreed. Tell",
+        ),
     ],
 )
 def test_a_refusal_says_why_and_what_would_help(principal: Principal, server: str, tool: str, said: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import TooManyCalls
 from mcp_optimizer.policy.rates import Rates
-from mcp_optimizer.relay.wire_errors import as_mcp_error
+from mcp_optimizer.relay.wire import as_mcp_error
 
 ALICE, BOB = Principal("a", "corp:alice"), Principal("b", "corp:bob")
 

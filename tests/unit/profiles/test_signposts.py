@@ -19,6 +19,7 @@ from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.views import Views
+from mcp_optimizer.known_clients.table import habits_of
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rules import RuleBook
 from mcp_optimizer.profiles.signposts import KnownSignpost, Signposts, about, line
@@ -196,11 +197,11 @@ async def test_with_other_rules_nothing_is_said_that_was_known_before() -> None:
 
 def test_only_claude_code_is_asked_to_load_our_tools_and_no_model_reads_that() -> None:
     signpost = Signpost("kanban (boards)")
-    tools = signpost.on(own_tools(split_calls=True), "claude-code")
+    tools = signpost.on(own_tools(split_calls=True), habits_of("claude-code"))
     assert [tool["_meta"]["anthropic/alwaysLoad"] for tool in tools] == [True] * len(tools)
     assert tools[0]["_meta"]["anthropic/searchHint"] == "kanban (boards)"
     for client in ("codex-mcp-client", "gemini-cli-mcp-client", "", "my claude-code"):
-        assert not any("_meta" in tool for tool in signpost.on(OWN_TOOLS, client))
+        assert not any("_meta" in tool for tool in signpost.on(OWN_TOOLS, habits_of(client)))
     assert Signpost().on(OWN_TOOLS) == OWN_TOOLS
     assert Signpost().instructions == INSTRUCTIONS
     assert (Signpost().scope, NO_SIGNPOST.scope) == ("private", "public")

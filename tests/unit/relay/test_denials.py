@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.relay.denials import A_RULE, record_denial
+from mcp_optimizer.relay.wire import A_RULE, record_denial
 from tests.unit.audit.test_recording import ALICE, CALLER, Collected
 from tests.unit.relay.two_servers import TwoServers
 

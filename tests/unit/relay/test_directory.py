@@ -14,9 +14,8 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import InvalidRequest, ServerUnavailable
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.directory import Directory
-from mcp_optimizer.relay.envelope import for_era
-from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES
-from mcp_optimizer.relay.paging import page
+from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, page
+from mcp_optimizer.relay.wire import for_era
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.waiting import other_tasks, until

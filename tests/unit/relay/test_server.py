@@ -21,7 +21,7 @@ from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY
 from mcp_optimizer.relay.connected import passable
 from mcp_optimizer.relay.server import Relay
-from mcp_optimizer.serving.own_replies import SAVINGS_META_KEY
+from mcp_optimizer.serving.client_habits import SAVINGS_META_KEY
 from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState

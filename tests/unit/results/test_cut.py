@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.largejson.spans import first_filled, items_of
-from mcp_optimizer.results.document import decoded, read_document
+from mcp_optimizer.results.document import read_document
 from mcp_optimizer.results.layout import json_rows, trunk
-from mcp_optimizer.results.reading import NO_JSON
+from mcp_optimizer.results.reading import NO_JSON, decoded
 
 SCALARS = (
     st.none()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mcp_optimizer.app import price_of_results
+from mcp_optimizer.app.options import price_of_results
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.price import Price

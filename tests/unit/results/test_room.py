@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.results.document import decoded, read_document
+from mcp_optimizer.results.document import read_document
 from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.minifying import Minifier
+from mcp_optimizer.results.reading import decoded
 from mcp_optimizer.results.room import PartwiseCount, Room, parts
 from mcp_optimizer.token_counter import TokenCounter
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import ipaddress
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -14,7 +16,16 @@ import pytest
 from mcp_optimizer.identity.challenges import Challenge
 from mcp_optimizer.identity.discovery import discovered
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
-from mcp_optimizer.runtime.outgoing import Distance, Outgoing, OutOfBounds, Pinned, is_this_machine, written_distance
+from mcp_optimizer.runtime.outgoing import (
+    Distance,
+    Outgoing,
+    OutOfBounds,
+    Pinned,
+    UnreadableBody,
+    body_within,
+    is_this_machine,
+    written_distance,
+)
 from mcp_optimizer.upstream.auth_spec import NO_AUTH
 
 EVERYWHERE = str(ipaddress.IPv4Address(0))
@@ -215,3 +226,55 @@ def test_what_a_proxy_looks_up_is_judged_as_it_is_written() -> None:
         judging.check_written("https://127.0.0.1/x", "https://public.example/")
     with pytest.raises(OutOfBounds, match="this network"):
         judging.check_written("https://10.0.0.1/x", "https://public.example/")
+
+
+class Chunks(httpx2.AsyncByteStream):
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = chunks
+        self.sent = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            self.sent += 1
+            yield chunk
+
+
+def response(stream: Chunks, encoding: str = "") -> httpx2.Response:
+    return httpx2.Response(200, headers={"content-encoding": encoding} if encoding else {}, stream=stream)
+
+
+async def test_a_body_is_read_up_to_the_bound_and_no_further() -> None:
+    assert await body_within(response(Chunks(b"hel", b"lo")), 5) == b"hello"
+    endless = Chunks(*[b"hello"] * 100)
+    with pytest.raises(UnreadableBody, match="longer than 9 bytes"):
+        await body_within(response(endless), 9)
+    assert endless.sent == 2
+
+
+async def test_a_compressed_body_is_decompressed_up_to_the_bound() -> None:
+    packed = gzip.compress(b"hello" * 1_000)
+    assert await body_within(response(Chunks(packed[:20], packed[20:]), "gzip"), 5_000) == b"hello" * 1_000
+    with pytest.raises(UnreadableBody, match="longer than 4,999 bytes"):
+        await body_within(response(Chunks(packed), "gzip"), 4_999)
+
+
+async def test_what_follows_a_compressed_body_is_not_read() -> None:
+    junk = Chunks(gzip.compress(b"hello"), *[b"x" * 1_000] * 100)
+    assert await body_within(response(junk, "gzip"), 5_000) == b"hello"
+    assert junk.sent == 1
+
+
+@pytest.mark.slow
+async def test_a_bomb_is_not_decompressed_further_than_the_bound() -> None:
+    bomb = gzip.compress(b"\0" * 300_000_000)
+    tracemalloc.start()
+    with pytest.raises(UnreadableBody):
+        await body_within(response(Chunks(bomb), "gzip"), 1_000_000)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("gzip, gzip", b"x"), ("gzip", b"plainly not")])
+async def test_an_encoding_that_was_not_requested_or_is_not_valid_is_refused(encoding: str, body: bytes) -> None:
+    with pytest.raises(UnreadableBody):
+        await body_within(response(Chunks(body), encoding), 100)

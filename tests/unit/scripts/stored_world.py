@@ -69,7 +69,6 @@ class World:
     ) -> None:
         self.catalog, self.runs, self.pool = catalog, Runs(), RecordingPool()
         self.problems, self.checks, self.configured = list(problems), 0, list(configured)
-        self.is_complete = True
         built_in, policy = BuiltInServers(self.pool), policy or Policy()
         self.gateway: Gateway = new_gateway(
             catalog, pool=self.pool, permissions=Permissions(Views(policy)), built_in=built_in
@@ -93,7 +92,7 @@ class World:
 
     async def _check(self, _script: StoredScript, _toolbox: Toolbox) -> Checked:
         self.checks += 1
-        return Checked(tuple(Problem(1, problem) for problem in self.problems), self.is_complete)
+        return Checked(tuple(Problem(1, problem) for problem in self.problems))
 
     async def save(self, wanted: WantedScript = OPEN_CARDS, *, replaces: bool = False) -> StoredScript:
         saved = await self.scripts.save(wanted, replaces=replaces)

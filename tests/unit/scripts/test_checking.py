@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,13 +23,11 @@ from mcp_optimizer.demo.sql.server import SQL_TOOLS
 from mcp_optimizer.demo.web.server import WEB_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.scripts.check_workers import CheckWorkers
-from mcp_optimizer.scripts.checked import NOT_CHECKED
 from mcp_optimizer.scripts.checking import ScriptChecker
+from mcp_optimizer.scripts.interpreter import BUILTINS, IMPORTED, MEMBERS
 from mcp_optimizer.scripts.names import MODULES, Toolbox
-from mcp_optimizer.scripts.prepared import KNOWN_AT_RUN_TIME, UNKNOWN_AT_RUN_TIME
 from mcp_optimizer.scripts.problems import Problem
-from mcp_optimizer.scripts.stubs import ExactStubs
+from mcp_optimizer.scripts.worker_code import PRELUDE
 from tests.unit.scripts.tools import catalog_tool, of_details
 
 HERE = Path(__file__).parent
@@ -81,13 +80,6 @@ RIGHT, MISTAKES = (
 
 
 @pytest.fixture
-async def workers() -> AsyncIterator[CheckWorkers]:
-    workers = CheckWorkers(Limits())
-    yield workers
-    await workers.close()
-
-
-@pytest.fixture
 async def pool() -> AsyncIterator[AsyncMonty]:
     async with AsyncMonty(min_processes=1, max_processes=1) as pool:
         yield pool
@@ -103,24 +95,23 @@ class _Checker:
         return (await self._checker.check(script, toolbox, variables)).problems
 
 
-def _checker(workers: CheckWorkers, limits: Limits | None = None, shape: Shape | None = None) -> _Checker:
-    return _Checker(ScriptChecker(workers, limits or Limits(), lambda _tool, _principal: shape))
+def _checker(limits: Limits | None = None, shape: Shape | None = None) -> _Checker:
+    return _Checker(ScriptChecker(limits or Limits(), lambda _tool, _principal: shape))
 
 
 def _refusal(problems: Sequence[Problem]) -> str:
     return "\n".join(str(one) for one in problems if not one.is_warning)
 
 
-@pytest.mark.process
 class TestTheLists:
-    async def test_no_right_script_is_refused_or_doubted(self, workers: CheckWorkers) -> None:
-        checker = _checker(workers)
+    async def test_no_right_script_is_refused_or_doubted(self) -> None:
+        checker = _checker()
         alarms = {one.title: found for one in RIGHT if (found := await checker.check(one.text, TOOLBOX))}
         assert alarms == {}
         assert len(RIGHT) >= (60 if REAL.is_dir() else 55)
 
-    async def test_nine_of_ten_mistakes_are_found_with_line_and_right_spelling(self, workers: CheckWorkers) -> None:
-        checker, missed = _checker(workers), {}
+    async def test_nine_of_ten_mistakes_are_found_with_line_and_right_spelling(self) -> None:
+        checker, missed = _checker(), {}
         for one in MISTAKES:
             line, _, word = one.title.partition(" | ")
             found = await checker.check(one.text, TOOLBOX)
@@ -133,44 +124,43 @@ class TestTheLists:
 ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 
-@pytest.mark.process
 class TestWhatIsChecked:
-    async def test_all_problems_are_told_at_once_and_refuse_the_script(self, workers: CheckWorkers) -> None:
+    async def test_all_problems_are_told_at_once_and_refuse_the_script(self) -> None:
         script = 'r = kanban.list_boards(pages=3)\nprint(r["boards"][0]["nam"])\nkanban.list_board()'
-        text = _refusal(await _checker(workers).check(script, TOOLBOX))
+        text = _refusal(await _checker().check(script, TOOLBOX))
         assert text.splitlines() == [
             "line 1: kanban.list_boards has no argument 'pages'. Did you mean page?",
             "line 2: the result of kanban.list_boards has no key 'nam' there. Did you mean 'name'?",
             "line 3: kanban has no tool 'list_board'. Did you mean list_boards?",
         ]
 
-    async def test_nothing_of_the_script_runs(self, workers: CheckWorkers) -> None:
-        assert await _checker(workers).check("kanban.list_boards()\nwhile True: pass", TOOLBOX) == ()
-        assert await _checker(workers).check("while True: pass\nkanban.list_boards()", TOOLBOX) == ()
+    async def test_nothing_of_the_script_runs(self) -> None:
+        assert await _checker().check("kanban.list_boards()\nwhile True: pass", TOOLBOX) == ()
+        assert await _checker().check("while True: pass\nkanban.list_boards()", TOOLBOX) == ()
 
-    async def test_what_was_only_seen_in_results_is_doubted_and_not_refused(self, workers: CheckWorkers) -> None:
+    async def test_what_was_only_seen_in_results_is_doubted_and_not_refused(self) -> None:
         rows = {"rows": [{"id": number, "owner": "Ann"} for number in range(3)], "total": 3}
         shape = without_data(merged(shape_of_value(rows), shape_of_value(rows)))
         toolbox = Toolbox([catalog_tool("crm", "list", ANY_OBJECT)])
-        checker = _checker(workers, shape=shape)
+        checker = _checker(shape=shape)
         found = await checker.check('r = crm.list()\nprint(r["rows"][0]["ownr"], r["count"])', toolbox)
         assert _refusal(found) == ""
         assert str(found[0]) == "line 2: the result of crm.list has no key 'ownr' there. Did you mean 'owner'?"
         assert await checker.check('print(crm.list()["rows"][0]["owner"]["name"], crm.list()["total"])', toolbox) == ()
 
-    async def test_variables_that_a_script_is_given_are_known(self, workers: CheckWorkers) -> None:
+    async def test_variables_that_a_script_is_given_are_known(self) -> None:
         script = "print(kanban.get_board(board_id=board)['name'], _limit)"
-        assert await _checker(workers).check(script, TOOLBOX, ["board", "_limit"]) == ()
-        assert "'board' is not defined" in _refusal(await _checker(workers).check(script, TOOLBOX, ["_limit"]))
+        assert await _checker().check(script, TOOLBOX, ["board", "_limit"]) == ()
+        assert "'board' is not defined" in _refusal(await _checker().check(script, TOOLBOX, ["_limit"]))
 
-    async def test_a_server_whose_name_begins_with_an_underscore_is_known(self, workers: CheckWorkers) -> None:
+    async def test_a_server_whose_name_begins_with_an_underscore_is_known(self) -> None:
         toolbox = Toolbox([catalog_tool("3d", "list", ANY_OBJECT)])
-        assert await _checker(workers).check("print(_3d.list(id=3))", toolbox) == ()
-        assert "no argument 'name'" in _refusal(await _checker(workers).check("_3d.list(name=3)", toolbox))
+        assert await _checker().check("print(_3d.list(id=3))", toolbox) == ()
+        assert "no argument 'name'" in _refusal(await _checker().check("_3d.list(name=3)", toolbox))
 
-    async def test_a_name_that_the_script_gives_to_something_else_is_no_server(self, workers: CheckWorkers) -> None:
+    async def test_a_name_that_the_script_gives_to_something_else_is_no_server(self) -> None:
         script = "def show(kanban):\n    return kanban.count(1)\nprint(sql.listTables())"
-        assert await _checker(workers).check(script, TOOLBOX) == ()
+        assert await _checker().check(script, TOOLBOX) == ()
 
     @pytest.mark.parametrize(
         ("script", "said"),
@@ -180,18 +170,61 @@ class TestWhatIsChecked:
             ("class A:\n    @property\n    def b(self): return 1", "method decorators"),
         ],
     )
-    async def test_python_that_the_interpreter_lacks_is_named(
-        self, workers: CheckWorkers, script: str, said: str
-    ) -> None:
-        found = _refusal(await _checker(workers).check(f"kanban.list_boards()\n{script}", TOOLBOX))
+    async def test_python_that_the_interpreter_lacks_is_named(self, script: str, said: str) -> None:
+        found = _refusal(await _checker().check(f"kanban.list_boards()\n{script}", TOOLBOX))
         assert said in found
 
-    async def test_an_import_that_is_tried_is_no_mistake(self, workers: CheckWorkers) -> None:
+    async def test_an_import_that_is_tried_is_no_mistake(self) -> None:
         script = "try:\n    import numpy\nexcept ImportError:\n    numpy = None\nprint(kanban.list_boards()['total'])"
-        assert await _checker(workers).check(script, TOOLBOX) == ()
+        assert await _checker().check(script, TOOLBOX) == ()
 
 
-@pytest.mark.process
+class TestWhatNothingDefines:
+    @pytest.mark.parametrize(
+        ("script", "said"),
+        [
+            ("print(jira.list())", "'jira' is not defined: no variable, and no server. The servers:"),
+            ("found = 1\nprint(fuond)", "line 2: 'fuond' is not defined. Did you mean found?"),
+            ("list_boards()", "'list_boards' is not defined. Did you mean kanban.list_boards?"),
+            ("d = defaultdict(list)", "'defaultdict' is not defined"),
+            ("csv.reader([])", "'csv' is not imported. Write: import csv"),
+            ("print(callable(1))", "'callable' is not defined. Use hasattr()"),
+            ("from math import mean", "math has no 'mean' in scripts."),
+            ("asyncio.create_task(1)", "asyncio has no 'create_task' in scripts. For many calls at once"),
+            ("import datetime\ndatetime.now()", "line 2: datetime has no 'now' in scripts."),
+            ("n = 0\ndef f():\n    n += 1\nf()", "line 3: 'n' is read before it is given a value: write `global n`"),
+            ("def f(a, b): pass\nf(1)", "line 2: f() needs the argument 'b'."),
+            ("def f(a): pass\nf(1, 2)", "line 2: f() takes 1 arguments, not 2."),
+            ("def f(a, *, limit=1): pass\nf(1, limt=2)", "f() has no argument 'limt'. Did you mean limit?"),
+            ("parallel('kanban.list_boards')", "parallel() takes a tool and a list"),
+        ],
+    )
+    async def test_is_told(self, script: str, said: str) -> None:
+        assert said in _refusal(await _checker().check(script, TOOLBOX))
+
+    @pytest.mark.parametrize(
+        "script",
+        [
+            "from datetime import datetime\nprint(datetime.now())",
+            "import datetime as dt\nprint(dt.datetime.now(), json.dumps(1), math.pi)",
+            "try:\n    import datetime\n    datetime = json.loads('1')\nexcept ImportError: pass\ndatetime.now",
+            "try:\n    asyncio.create_task(1)\nexcept AttributeError: pass",
+            "n = 0\ndef f():\n    global n\n    n += 1\nf()",
+            "def f():\n    n = 0\n    def g():\n        nonlocal n\n        n += 1\n    g()\nf()",
+            "def f(n):\n    n += 1\nf(1)",
+            "def f(a, b=1, *c, d, e=2, **f): pass\nf(1, 2, 3, d=4, g=5)\nf(*[1], d=1)\nf(**{'a': 1, 'd': 2})",
+            "f = (lambda a: a) if len('a') else (lambda: 1)\nf()",
+            "class A:\n    def b(self, c): return c\nA().b(1)",
+            "parallel(name='kanban.list_boards', items=[{}])",
+            "match kanban.list_boards():\n    case {'boards': [first, *rest], **more}: print(first, rest, more)",
+            "print([a for a in [1] if (b := a)], b, __name__)",
+            "def f():\n    return later\nlater = 1\nf()",
+        ],
+    )
+    async def test_and_what_something_defines_is_not(self, script: str) -> None:
+        assert await _checker().check(script, TOOLBOX) == ()
+
+
 class TestHostileScripts:
     @pytest.mark.parametrize(
         "script",
@@ -210,48 +243,28 @@ class TestHostileScripts:
             "kanban.list_boards()\nx = " + " + ".join(["'a'"] * 3_000),
         ],
     )
-    async def test_are_answered_with_few_words(self, workers: CheckWorkers, script: str) -> None:
-        found = await _checker(workers).check(script, TOOLBOX)
+    async def test_are_answered_with_few_words(self, script: str) -> None:
+        found = await _checker().check(script, TOOLBOX)
         assert len(found) <= 10
         assert all(len(problem.message) < 400 and problem.message.isprintable() for problem in found)
 
-    async def test_longer_ones_than_are_run_are_not_read(self, workers: CheckWorkers) -> None:
+    async def test_longer_ones_than_are_run_are_not_read(self) -> None:
         limits = Limits(script_characters=500)
-        assert await _checker(workers, limits).check("kanban.nothing()\n" * 100, TOOLBOX) == ()
+        assert await _checker(limits).check("kanban.nothing()\n" * 100, TOOLBOX) == ()
 
-    async def test_a_check_that_takes_too_long_finds_nothing_says_so_and_is_made_again(self) -> None:
-        limits: Any = SimpleNamespace(script_check_seconds=30.0)
-        workers = CheckWorkers(limits)
-        checker, script = ScriptChecker(workers), "print(kanban.list_boards(), boards)"
-        await checker.check("kanban.list_boards()", TOOLBOX)
-        limits.script_check_seconds = 0.000_1
-        checked = await checker.check(script, TOOLBOX)
-        assert (checked.problems, checked.is_complete) == ((), False)
-        assert checked.remarks(None, is_of_a_tool=True) == [NOT_CHECKED]
-        limits.script_check_seconds = 30.0
-        checked = await checker.check(script, TOOLBOX)
-        assert (len(checked.problems), checked.is_complete) == (1, True)
-        await workers.close()
-
-    async def test_results_beyond_the_limit_of_declarations_are_not_given_to_the_type_checker(self) -> None:
-        wide = {f"key_{number}": {"type": "string"} for number in range(100)}
-        tool = catalog_tool("crm", "list", ANY_OBJECT, outputSchema={"type": "object", "properties": wide})
-        assert "-> Any" in ExactStubs(1_000).write(Toolbox([tool]), [("crm", "list")], {})
-        assert "-> Any" not in ExactStubs(10_000).write(Toolbox([tool]), [("crm", "list")], {})
-
-    async def test_schemas_that_try_to_break_out_do_not(self, workers: CheckWorkers) -> None:
+    async def test_schemas_that_try_to_break_out_do_not(self) -> None:
         evil = '"})\nimport os\nx = ("'
         schema = {"type": "object", "properties": {evil: {"enum": [evil, "b"]}, "self": {}, "class": {}}}
         tool = catalog_tool("crm", evil, schema, outputSchema={"type": "object", "properties": {evil: {}, "ok": {}}})
         toolbox = Toolbox([tool])
         [name] = toolbox.servers["crm"]
-        assert await _checker(workers).check(f"crm.{name}(self=1, class_=2)['ok']", toolbox) == ()
-        assert "no key" in _refusal(await _checker(workers).check(f"crm.{name}()['no']", toolbox))
+        assert await _checker().check(f"crm.{name}(self=1, class_=2)['ok']", toolbox) == ()
+        assert "no key" in _refusal(await _checker().check(f"crm.{name}()['no']", toolbox))
 
 
 @pytest.mark.process
 class TestWhatTheInterpreterHas:
-    """The lists in `prepared` hold for the interpreter that is installed."""
+    """The lists in `interpreter` hold for the interpreter that is installed."""
 
     async def test_modules_can_be_imported_and_no_others(self, pool: AsyncMonty) -> None:
         async with pool.checkout() as session:
@@ -262,16 +275,48 @@ class TestWhatTheInterpreterHas:
                 with pytest.raises(MontyRuntimeError):
                     await session.feed_run(f"import {module}")
 
-    async def test_builtin_names_are_known_to_the_checker_or_listed(self, pool: AsyncMonty) -> None:
+    async def test_the_names_are_those_that_it_knows(self, pool: AsyncMonty) -> None:
         for name in sorted(set(dir(builtins)) - {"None", "True", "False", "__debug__"}):
             async with pool.checkout() as session:
-                exists = await _succeeds(session, name)
-            async with pool.checkout(type_check=True) as session:
-                passes = await _succeeds(session, f"def unused():\n    {name}")
-            if exists:
-                assert passes or name in KNOWN_AT_RUN_TIME
-            elif passes:
-                assert name in UNKNOWN_AT_RUN_TIME or name.startswith("_")
+                assert await _succeeds(session, name) == (name in BUILTINS), name
+
+    async def test_the_members_of_modules_are_those_that_it_knows(self, pool: AsyncMonty) -> None:
+        assert MEMBERS.keys() == MODULES
+        for module, listed in MEMBERS.items():
+            has = set(listed.split())
+            for name in sorted(has | {name for name in dir(importlib.import_module(module)) if name[0] != "_"}):
+                async with pool.checkout() as session:
+                    assert await _succeeds(session, f"import {module}\n{module}.{name}") == (name in has), (
+                        module,
+                        name,
+                    )
+
+    @pytest.mark.parametrize(
+        "script",
+        [
+            "async def f(b):\n    async with b: pass",
+            "async def f(b):\n    async for c in b: pass",
+            "async def f(b):\n    return [c async for c in b]",
+            "async def f(b):\n    return {c: 1 async for c in b}",
+            "def f():\n    yield 1",
+            "def f():\n    yield from []",
+            "try: pass\nexcept* ValueError: pass",
+            "class A(ValueError): pass",
+            "class A(metaclass=type): pass",
+            "class A:\n    @property\n    def b(self): return 1",
+            "from math import *",
+        ],
+    )
+    async def test_syntax_that_is_refused_is_what_it_lacks(self, pool: AsyncMonty, script: str) -> None:
+        async with pool.checkout() as session:
+            with pytest.raises(MontyRuntimeError, match=r"NotImplementedError.*support"):
+                await session.feed_run(script)
+        assert "scripts do not support" in _refusal(await _checker().check(script, TOOLBOX))
+
+    async def test_modules_that_need_no_import_are_those_of_the_prelude(self) -> None:
+        assert f"import {', '.join(sorted(IMPORTED))}" in re.sub(
+            r"(?m)^import (.*)$", lambda line: f"import {', '.join(sorted(line[1].split(', ')))}", PRELUDE
+        )
 
 
 async def _succeeds(session: Any, code: str) -> bool:

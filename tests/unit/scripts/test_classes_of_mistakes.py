@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -18,9 +18,7 @@ import pytest
 
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.call_sites import CallSites
-from mcp_optimizer.scripts.check_workers import CheckWorkers
 from mcp_optimizer.scripts.checking import ScriptChecker
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.rehearsal.rehearsal import rehearsed
@@ -62,10 +60,8 @@ RIGHT = list(_scripts("near_mistakes.txt"))
 
 
 @pytest.fixture
-async def checker() -> AsyncIterator[ScriptChecker]:
-    workers = CheckWorkers(Limits(script_check_seconds=60))
-    yield ScriptChecker(workers)
-    await workers.close()
+def checker() -> ScriptChecker:
+    return ScriptChecker()
 
 
 async def _refusals(checker: ScriptChecker, script: str) -> list[str]:
@@ -76,7 +72,6 @@ async def _refusals(checker: ScriptChecker, script: str) -> list[str]:
     return (await checker.check(source.script, BOX)).refusals
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("of_class", CLASSES)
 async def test_every_mistake_of_a_class_is_told_with_its_line(checker: ScriptChecker, of_class: str) -> None:
     for _, title, text in CLASSES[of_class]:
@@ -85,7 +80,6 @@ async def test_every_mistake_of_a_class_is_told_with_its_line(checker: ScriptChe
         assert all(one.startswith("line ") for one in said), (title, said)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("part", range(4))
 async def test_right_scripts_that_come_near_are_not_refused(checker: ScriptChecker, part: int) -> None:
     assert len(RIGHT) >= 170

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import time
 from typing import Any
 
 import pytest
 
-from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.shapes import shape_text
-from mcp_optimizer.compression.result_shapes import shape_of_value
-from mcp_optimizer.compression.shapes import Shape, merged, without_data
 from mcp_optimizer.scripts.names import Toolbox
-from mcp_optimizer.scripts.stubs import ExactStubs, short_stub
+from mcp_optimizer.scripts.stubs import short_stub
 from tests.unit.scripts.tools import catalog_tool
 
 
@@ -27,12 +22,6 @@ def _short(schema: dict[str, Any], description: str = "", **fields: Any) -> str:
     return short_stub(
         tool, Toolbox([tool]).spelling(tool), shape_text(tool.server, tool.record.definition, None, "local")
     )
-
-
-def _exact(tool: CatalogTool, shape: Shape | None = None) -> str:
-    toolbox = Toolbox([tool])
-    [(server, tools)] = toolbox.servers.items()
-    return ExactStubs(50_000).write(toolbox, [(server, name) for name in tools], {tool.key: shape} if shape else {})
 
 
 class TestTheShortForm:
@@ -120,42 +109,3 @@ class TestHostileSchemas:
         assert len(stub) < 3_000
         assert len(stub.splitlines()) == 1
         assert time.process_time() - started < 10
-
-    def test_the_exact_form_is_python_and_bounded(self, schema: dict[str, Any]) -> None:
-        text = _exact(catalog_tool("board", "do", schema, outputSchema=schema))
-        assert len(text) < 200_000
-        assert {type(node) for node in ast.parse(text).body} <= {ast.Assign, ast.ClassDef, ast.AnnAssign}
-
-
-class TestTheExactForm:
-    def test_declares_parameters_and_what_is_returned(self) -> None:
-        schema = {**_object(id={"type": "integer"}, kind={"enum": ["a", "b"]}), "required": ["id"]}
-        returned = _object(total={"type": "integer"}, mail={"type": ["string", "null"]}, n={"type": "number"})
-        text = _exact(catalog_tool("board", "do", schema, outputSchema=returned))
-        assert text.splitlines() == [
-            'McpDeclared_0 = TypedDict("McpDeclared_0", {"total": NotRequired[int], "mail": NotRequired[str], '
-            '"n": NotRequired[Any]})',
-            "class McpServer_board:",
-            '    def do(self, id: int, kind: Literal["a", "b"] = ...) -> McpDeclared_0: ...',
-            "board: McpServer_board",
-        ]
-
-    def test_an_object_that_says_it_has_other_keys_is_checked_for_none(self) -> None:
-        returned = {**_object(total={"type": "integer"}), "additionalProperties": True}
-        assert "-> dict[str, Any]" in _exact(catalog_tool("board", "do", _object(), outputSchema=returned))
-
-    def test_learned_keys_are_marked_and_have_no_data(self) -> None:
-        rows = {"rows": [{"id": number, "owner": f"secret-{number}"} for number in range(3)], "total": 3}
-        shape = without_data(merged(shape_of_value(rows), shape_of_value(rows)))
-        text = _exact(catalog_tool("board", "do", _object()), shape=shape)
-        assert '"owner"' in text
-        assert "McpLearned_" in text
-        assert "secret" not in text
-        assert "McpDeclared_" not in text
-
-    def test_no_text_of_a_server_ends_a_quote(self) -> None:
-        evil = '"}); import os; ("'
-        tool = catalog_tool("board", "do", _object(a={"enum": [evil]}), outputSchema=_object(**{evil: {}, "b\n": {}}))
-        text = _exact(tool)
-        assert len(ast.parse(text).body) == 3
-        assert json.dumps(evil) in text

@@ -22,8 +22,9 @@ from mcp_optimizer.search.encoders.onnx import OnnxEncoder
 from mcp_optimizer.search.encoders.remote import RemoteEncoder
 from mcp_optimizer.search.encoders.static import StaticEncoder
 from mcp_optimizer.search.encoders.wordpiece import WordPieces
-from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
+from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Floats, Vocabulary, count_terms
+from mcp_optimizer.search.parts import Entry
 from mcp_optimizer.search.tooltext import tool_text
 from tests.unit.catalogs import mcp_tool
 from tests.unit.endpoints import serving

@@ -10,16 +10,16 @@ from typing import Any
 
 from mcp_optimizer import Optimizer, __version__
 from mcp_optimizer.domain.own_tools import Signpost, own_tools, splits_calls
+from mcp_optimizer.known_clients.table import habits_of
 from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers
-from mcp_optimizer.serving.first_requests import FirstRequests, Stage
+from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, FirstRequests, Stage
 from mcp_optimizer.serving.pipes import open_pipes
-from mcp_optimizer.serving.stdio import piped
+from mcp_optimizer.serving.stdio import serve_pipes
 
 PATIENCE = 30
 
 FIRST = FirstRequests(
-    lambda client: own_tools(split_calls=splits_calls(client, None)), __version__, DEFAULT_LIMITS, Signpost()
+    lambda client: own_tools(split_calls=splits_calls(habits_of(client), None)), __version__, DEFAULT_LIMITS, Signpost()
 )
 
 
@@ -58,13 +58,11 @@ async def replies_to(
             heard = await answers.stop()
         client.writer.write(b"".join(line + b"\n" for line in lines[early:]))
         wanted = sum(b'"id"' in line for line in lines)
-        async with piped(optimizer.gate, pipes, heard, opening=requests) as (incoming, outgoing):
-            server = optimizer.mcp_server()
-            serving = asyncio.create_task(server.run(incoming, outgoing, server.create_initialization_options()))
-            while len(received) < wanted:
-                received.append(await client.reader.readline())
-            client.writer.close()
-            await serving
+        serving = asyncio.create_task(serve_pipes(optimizer.mcp_server(), optimizer.gate, pipes, heard))
+        while sum(b"list_changed" not in line for line in received) < wanted:
+            received.append(await client.reader.readline())
+        client.writer.close()
+        await serving
         received += [line async for line in client.reader]
         client.close()
     return [json.loads(line) for line in received]

@@ -17,9 +17,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from mcp_optimizer import Optimizer, __version__
 from mcp_optimizer.domain.own_tools import Signpost, own_tools, splits_calls
+from mcp_optimizer.known_clients.table import HABITS, habits_of
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.serving.first_requests import FirstRequests
-from mcp_optimizer.serving.known_clients import KNOWN_CLIENTS
+from mcp_optimizer.serving.early_answers import FirstRequests
 from tests.unit.serving.first_exchange import FIRST, answered_early, by_id, encoded, replies_to
 
 NOTES_SERVER = Path(__file__).parents[2] / "servers" / "notes.py"
@@ -66,7 +66,7 @@ async def same(optimizer: Optimizer, messages: list[Any], early: int | None = No
 
 @pytest.mark.parametrize("version", [*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS, "banana", ""])
 async def test_every_client_gets_the_same_in_every_legacy_version(optimizer: Optimizer, version: str) -> None:
-    for name in (*KNOWN_CLIENTS, "unheard-of"):
+    for name in (*HABITS, "unheard-of"):
         info = {"name": name, "version": "2.1", "title": "T", "websiteUrl": "https://example.com", "other": [1]}
         messages = [hello(version, clientInfo=info), INITIALIZED, request("tools/list"), request("ping", 2)]
         assert await same(optimizer, messages) == 3
@@ -93,7 +93,9 @@ async def test_split_calls_are_listed_early_too() -> None:
     [("codex-mcp-client", True), ("claude-code", True), ("qwen-cli-mcp-client-x", True), ("mcp", False)],
 )
 async def test_clients_that_ask_by_tool_get_calls_that_only_read_apart(client: str, is_split: bool) -> None:
-    requests = FirstRequests(lambda name: own_tools(split_calls=splits_calls(name, None)), __version__, DEFAULT_LIMITS)
+    requests = FirstRequests(
+        lambda name: own_tools(split_calls=splits_calls(habits_of(name), None)), __version__, DEFAULT_LIMITS
+    )
     opening = hello()
     opening["params"]["clientInfo"] = {"name": client, "version": "1"}
     messages = [opening, request("tools/list")]
@@ -201,7 +203,7 @@ async def test_lists_that_come_before_the_server_is_there_have_what_servers_have
     server = {"command": sys.executable, "args": [str(NOTES_SERVER), str(tmp_path)]}
     messages = [hello(), INITIALIZED, request("prompts/list", 1), request("resources/list", 2)]
     async with Optimizer.from_config({"notes": server}, **NOTHING) as optimizer:
-        replies = {reply["id"]: reply for reply in await replies_to(optimizer, messages, early)}
+        replies = {reply["id"]: reply for reply in await replies_to(optimizer, messages, early) if "id" in reply}
     assert replies[1]["result"]["prompts"] == [{"name": "summarize"}]
     assert [entry["uri"] for entry in replies[2]["result"]["resources"]] == ["note://1"]
 

@@ -6,7 +6,6 @@ import asyncio
 
 import httpx2
 import pytest
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from starlette.types import Message, Receive, Scope, Send
 
 from mcp_optimizer.domain.principal import ANYONE
@@ -22,18 +21,18 @@ MANY = 10
 async def test_responses_have_an_end_if_their_session_ends_after_some_of_them_is_sent(moment: int) -> None:
     session = await SessionIds(Signatures(key)).new(Introduction.of(HELLO), ANYONE.id)
     headers = {**ACCEPT, "Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
-    async with gateway() as (sessions, _):
-        whole, sent = StreamableHTTPASGIApp(sessions), 0
+    async with gateway() as (mcp, _):
+        sent, ending = 0, set[asyncio.Future[None]]()
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             async def counted(part: Message) -> None:
                 nonlocal sent
                 sent += 1
                 if sent == moment:
-                    await sessions.discard(session)
+                    ending.add(asyncio.ensure_future(mcp.sessions.discard(session)))
                 await send(part)
 
-            await whole(scope, receive, counted)
+            await mcp.app(scope, receive, counted)
 
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:

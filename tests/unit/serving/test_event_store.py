@@ -3,63 +3,60 @@
 from __future__ import annotations
 
 import pytest
-from mcp.server.streamable_http import EventMessage, EventStore
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import ErrorData
 
-from mcp_optimizer.serving.event_store import TOO_LARGE, KeptEvents
-
-
-def answer(text: str) -> JSONRPCResponse:
-    return JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": text})
+from mcp_optimizer.largejson.raw import LargeText
+from mcp_optimizer.serving.event_store import TOO_LARGE, KeptEvents, SessionEvents
+from mcp_optimizer.serving.messages import Message, notice, response
 
 
-async def replayed(store: EventStore, event_id: str) -> tuple[str | None, list[JSONRPCMessage]]:
-    sent: list[JSONRPCMessage] = []
-
-    async def send(event: EventMessage) -> None:
-        sent.append(event.message)
-
-    return await store.replay_events_after(event_id, send), sent
+def answer(text: str) -> Message:
+    return response(1, {"text": text})
 
 
-async def test_a_client_gets_what_came_after_the_last_event_that_it_saw() -> None:
+def replayed(store: SessionEvents, event_id: str) -> tuple[str | None, list[Message]]:
+    found = store.after(event_id)
+    return (found[0], [message for _, message in found[1]]) if found is not None else (None, [])
+
+
+def test_a_client_gets_what_came_after_the_last_event_that_it_saw() -> None:
     store = KeptEvents().of_session()
-    begun = await store.store_event("1", None)
-    await store.store_event("2", answer("another call"))
-    await store.store_event("1", answer("first"))
-    assert await replayed(store, begun) == ("1", [answer("first")])
+    begun = store.open_stream("1")
+    store.keep("2", answer("another call"))
+    store.keep("1", answer("first"))
+    assert replayed(store, begun) == ("1", [answer("first")])
 
 
-async def test_two_clients_with_the_same_request_ids_never_see_each_others_events() -> None:
+def test_two_clients_with_the_same_request_ids_never_see_each_others_events() -> None:
     events = KeptEvents()
     mine, theirs = events.of_session(), events.of_session()
-    begun = await mine.store_event("1", None)
-    await theirs.store_event("1", answer("secret"))
-    assert await replayed(mine, begun) == ("1", [])
-    assert await replayed(theirs, begun) == (None, [])
+    begun = mine.open_stream("1")
+    theirs.keep("1", answer("secret"))
+    assert replayed(mine, begun) == ("1", [])
+    assert replayed(theirs, begun) == (None, [])
 
 
-async def test_old_events_are_forgotten() -> None:
+def test_old_events_are_forgotten() -> None:
     now = 0.0
     store = KeptEvents(seconds=10, clock=lambda: now).of_session()
-    begun = await store.store_event("1", None)
+    begun = store.open_stream("1")
     now = 11.0
-    await store.store_event("1", answer("late"))
-    assert await replayed(store, begun) == (None, [])
+    store.keep("1", answer("late"))
+    assert replayed(store, begun) == (None, [])
 
 
-async def test_large_results_push_out_the_oldest_and_never_grow_the_store() -> None:
+def test_large_results_push_out_the_oldest_and_never_grow_the_store() -> None:
     events = KeptEvents(size=10_000)
     store = events.of_session()
-    first = await store.store_event("1", answer("x" * 4_000))
+    first = store.keep("1", answer("x" * 4_000))
     for _ in range(10):
-        last = await store.store_event("1", answer("x" * 4_000))
+        last = store.keep("1", answer("x" * 4_000))
         assert events.size <= 10_000
-    assert await replayed(store, first) == (None, [])
-    assert await replayed(store, last) == ("1", [])
-    huge = await store.store_event("1", answer("x" * 20_000))
+    assert replayed(store, first) == (None, [])
+    assert replayed(store, last) == ("1", [])
+    huge = store.keep("1", answer("x" * 20_000))
     assert events.size <= 10_000
-    assert await replayed(store, huge) == (None, [])
+    assert replayed(store, huge) == (None, [])
 
 
 BIG = "x" * 4_000
@@ -71,45 +68,44 @@ for _ in range(5_000):
 @pytest.mark.parametrize(
     "message",
     [
-        JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"data": BIG}),
-        JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={BIG: 1}),
-        JSONRPCRequest(jsonrpc="2.0", id=1, method="elicitation/create", params={"message": BIG}),
-        JSONRPCError(jsonrpc="2.0", id=1, error=ErrorData(code=1, message=BIG)),
-        JSONRPCError(jsonrpc="2.0", id=1, error=ErrorData(code=1, message="", data=[BIG])),
-        JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": [10**9_000] * 2}),
-        JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": {BIG: None}}),
+        notice("notifications/message", {"data": BIG}),
+        notice("notifications/message", {BIG: 1}),
+        {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": BIG}},
+        response(1, ErrorData(code=1, message=BIG)),
+        response(1, ErrorData(code=1, message="", data=[BIG])),
+        response(1, {"a": [10**9_000] * 2}),
+        response(1, {"a": {BIG: None}}),
     ],
-    ids=lambda message: type(message).__name__,
+    ids=lambda message: message.get("method", "response"),
 )
-async def test_whatever_is_kept_counts_with_its_size(message: JSONRPCMessage) -> None:
+def test_whatever_is_kept_counts_with_its_size(message: Message) -> None:
     events = KeptEvents(size=20_000)
     store = events.of_session()
-    first = await store.store_event("1", None)
+    first = store.open_stream("1")
     for _ in range(10):
-        await store.store_event("1", message)
+        store.keep("1", message)
     assert events.size <= 20_000
-    assert await replayed(store, first) == (None, [])
+    assert replayed(store, first) == (None, [])
 
 
-async def test_a_result_that_is_nested_without_end_is_counted_too() -> None:
+def test_a_result_that_is_nested_without_end_is_counted_too() -> None:
     events = KeptEvents(size=20_000)
-    await events.of_session().store_event("1", JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": NESTED}))
+    events.of_session().keep("1", response(1, {"a": NESTED}))
     assert events.size == 0
 
 
-async def test_an_event_id_of_any_length_is_answered_with_nothing() -> None:
-    assert await replayed(KeptEvents().of_session(), "9" * 5_000) == (None, [])
+def test_an_event_id_of_any_length_is_answered_with_nothing() -> None:
+    assert replayed(KeptEvents().of_session(), "9" * 5_000) == (None, [])
 
 
-async def test_an_event_id_that_was_never_given_is_answered_with_nothing() -> None:
-    assert await replayed(KeptEvents().of_session(), "no number") == (None, [])
+def test_an_event_id_that_was_never_given_is_answered_with_nothing() -> None:
+    assert replayed(KeptEvents().of_session(), "no number") == (None, [])
 
 
-async def test_an_answer_that_went_out_beside_the_sdk_is_said_to_be_lost_and_not_sent_in_part() -> None:
+def test_an_answer_that_is_written_in_pieces_is_said_to_be_lost_and_not_kept() -> None:
     store = KeptEvents().of_session()
-    begun = await store.store_event("1", None)
-    store.leave_out("1")
-    await store.store_event("1", answer("placeholder"))
-    _, (sent,) = await replayed(store, begun)
-    assert isinstance(sent, JSONRPCError)
-    assert sent.error.message == TOO_LARGE
+    begun = store.open_stream("1")
+    large = LargeText(memoryview(b'"' + b"x" * 100 + b'"'))
+    store.keep("1", response(1, {"content": [{"type": "text", "text": large}]}))
+    _, (sent,) = replayed(store, begun)
+    assert sent["error"]["message"] == TOO_LARGE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_optimizer.runtime.signatures import Signatures
-from mcp_optimizer.serving.forwarded import ForwardedHeaders
+from mcp_optimizer.serving.peers import ForwardedHeaders
 
 
 async def key() -> bytes:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.relay.outbox import Outbox
-from mcp_optimizer.relay.sendable import TooDeep, sendable
+from mcp_optimizer.relay.connected import Outbox
+from mcp_optimizer.relay.wire import TooDeep, sendable
 from mcp_optimizer.serving.gate import Gate, Refused
-from mcp_optimizer.serving.message_lines import id_of
+from mcp_optimizer.serving.messages import id_of
 from mcp_optimizer.upstream.lines import Overlong, lines
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mcp_optimizer.serving.lasting_streams import LastingStreams
+from mcp_optimizer.serving.http_gate import LastingStreams
 
 
 async def test_a_stream_ends_when_its_caller_is_no_longer_let_in() -> None:

@@ -9,15 +9,14 @@ import httpx2
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 
 from mcp_optimizer.domain.principal import ANYONE
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.signatures import ReadKey, Signatures
 from mcp_optimizer.serving.gate import Gate
+from mcp_optimizer.serving.http import McpEndpoint
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
-from mcp_optimizer.serving.sessions import Sessions
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, answer_of, message
 from tests.waiting import until
 
@@ -35,19 +34,19 @@ async def no_tools(
 
 
 @asynccontextmanager
-async def gateway(read: ReadKey = key) -> AsyncIterator[tuple[Sessions, httpx2.AsyncClient]]:
-    sessions = Sessions(
+async def gateway(read: ReadKey = key) -> AsyncIterator[tuple[McpEndpoint, httpx2.AsyncClient]]:
+    mcp = McpEndpoint(
         Server("test", version="1", on_list_tools=no_tools),
         gate=Gate(Limits(sessions=MOST)),
         hosts=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         signatures=Signatures(read),
     )
-    transport = httpx2.ASGITransport(app=StreamableHTTPASGIApp(sessions))
+    transport = httpx2.ASGITransport(app=mcp.app)
     async with (
-        sessions.run(),
+        mcp.run(),
         httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=ACCEPT) as http,
     ):
-        yield sessions, http
+        yield mcp, http
 
 
 async def listed(http: httpx2.AsyncClient, session: str) -> httpx2.Response:
@@ -57,19 +56,19 @@ async def listed(http: httpx2.AsyncClient, session: str) -> httpx2.Response:
 
 async def test_many_sessions_of_other_gateways_never_exceed_the_limit_and_each_is_served() -> None:
     elsewhere = SessionIds(Signatures(key))
-    async with gateway() as (sessions, http):
+    async with gateway() as (mcp, http):
         ids = [await elsewhere.new(Introduction.of(HELLO), ANYONE.id) for _ in range(4 * MOST)]
         for session in [*ids, *ids[:3]]:
             assert "result" in answer_of(await listed(http, session))
-        assert sum(map(sessions.has_session, ids)) == MOST
-        assert all(map(sessions.has_session, ids[:3])), "those that were used last"
+        assert sum(map(mcp.sessions.has_session, ids)) == MOST
+        assert all(map(mcp.sessions.has_session, ids[:3])), "those that were used last"
 
 
 async def test_ids_that_nobody_signed_leave_nothing_behind() -> None:
-    async with gateway() as (sessions, http):
+    async with gateway() as (mcp, http):
         for number in range(200):
             assert (await listed(http, f"s1.{number:x}.{number:x}")).status_code == 404
-        assert not sessions.is_full
+        assert not mcp.sessions.is_full
         began = await http.post("/mcp", json=message("initialize", HELLO), headers={"MCP-Protocol-Version": LEGACY})
         assert began.status_code == 200
         assert await SessionIds(Signatures(key)).read(began.headers["mcp-session-id"], ANYONE.id) is not None

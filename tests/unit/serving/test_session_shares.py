@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import httpx2
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 
 from mcp_optimizer.callers.credentials import Credentials
@@ -17,6 +16,7 @@ from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.gate import Gate
+from mcp_optimizer.serving.http import McpEndpoint
 from mcp_optimizer.serving.sessions import Sessions
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, message
 from tests.unit.serving.test_opened_again import key, no_tools
@@ -33,19 +33,19 @@ class Named(Credentials):
 
 @asynccontextmanager
 async def gateway() -> AsyncIterator[tuple[Sessions, httpx2.AsyncClient]]:
-    sessions = Sessions(
+    mcp = McpEndpoint(
         Server("test", version="1", on_list_tools=no_tools),
         gate=Gate(Limits(sessions=MOST)),
         hosts=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         door=Door(Named(None), is_open=True),
         signatures=Signatures(key),
     )
-    transport = httpx2.ASGITransport(app=StreamableHTTPASGIApp(sessions))
+    transport = httpx2.ASGITransport(app=mcp.app)
     async with (
-        sessions.run(),
+        mcp.run(),
         httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=ACCEPT) as http,
     ):
-        yield sessions, http
+        yield mcp.sessions, http
 
 
 def said_by(who: str) -> dict[str, str]:

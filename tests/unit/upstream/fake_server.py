@@ -10,7 +10,8 @@ from typing import Any
 
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import RpcError
-from mcp_optimizer.upstream.failure import Failure, FailureKind
+from mcp_optimizer.upstream.failure import FailureKind
+from mcp_optimizer.upstream.failure_reasons import Failure
 from mcp_optimizer.upstream.peer import Message, Peer
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 

@@ -67,7 +67,7 @@ def test_a_private_key_is_in_a_file(tmp_path: Path) -> None:
         ({"algorithm": "none"}, '"auth.algorithm" must be one of ES256'),
         ({"principal": "all"}, '"auth.principal" must be one of caller, shared'),
         ("client_credentials", 'needs "client_id"'),
-        ({"type": "client_credentials", "client_id": "c", "client_secret": "s3cret"}, 'say which one: add "issuer"'),
+        ({"type": "client_credentials", "client_id": "c", "client_secret": "s3cret"}, 'name that server: add "issuer"'),
         (ACCOUNT, 'needs "client_secret"'),
     ],
 )

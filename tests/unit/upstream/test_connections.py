@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +12,8 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from mcp_optimizer.upstream.connections import KeptConnections
+from mcp_optimizer.upstream import connections
+from mcp_optimizer.upstream.connections import ArrivingBody, KeptConnections, origin_of, written_head
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -223,3 +225,117 @@ async def test_an_answer_in_chunks_of_one_byte_comes_whole_while_others_run(clos
         assert (await client.get(url)).text == "ok"
     # A slice of the answer is a few thousand chunks, and after each the others have their turns.
     assert turns > count * 6 / 16_384
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nanswer\r\n"
+
+
+class Streaming:
+    """A server whose responses begin with an answer; `rest` follows when the test says."""
+
+    def __init__(self, rest: bytes, ends: asyncio.Event | None = None) -> None:
+        self.rest = rest
+        self.ends = ends
+        self.left = asyncio.Event()
+        self.connections = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"{}")
+                writer.write(CHUNKED)
+                if self.ends is not None:
+                    await self.ends.wait()
+                    writer.write(self.rest)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        self.left.set()
+
+
+async def answered(transport: KeptConnections, url: str, needs_rest: bool = False) -> None:
+    """A request, of whose response only the beginning is read."""
+    request = httpx2.Request("POST", url, content=b"{}")
+    response = await transport.exchange(origin_of(request.url), written_head(request) + b"{}", 5)
+    assert isinstance(response.stream, ArrivingBody)
+    assert await anext(aiter(response.stream)) == b"answer"
+    if not needs_rest:
+        response.stream.rest_is_not_needed()
+    await response.stream.aclose()
+
+
+@asynccontextmanager
+async def streaming(server: Streaming) -> AsyncIterator[tuple[KeptConnections, str]]:
+    listening = await asyncio.start_server(server, "127.0.0.1", 0)
+    transport = KeptConnections(ssl.create_default_context, 3)
+    async with listening:
+        async with transport:
+            yield transport, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+        await asyncio.wait_for(server.left.wait(), 5)
+
+
+async def test_an_answer_whose_end_comes_later_keeps_its_connection() -> None:
+    server = Streaming(b"0\r\n\r\n", asyncio.Event())
+    assert server.ends is not None
+    async with streaming(server) as (transport, url):
+        for _ in range(3):
+            await answered(transport, url)
+            server.ends.set()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(server.left.wait(), 0.1)
+            server.ends.clear()
+    assert server.connections == 1
+
+
+async def test_an_answer_that_does_not_end_soon_costs_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_FINISHING", 0.05)
+    server = Streaming(b"")
+    async with streaming(server) as (transport, url):
+        await answered(transport, url)
+        await asyncio.wait_for(server.left.wait(), 5)
+
+
+async def test_an_answer_with_a_long_rest_costs_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_FINISHING", 60)
+    server = Streaming(b"2000\r\n" + b"x" * 0x2000, asyncio.Event())
+    assert server.ends is not None
+    async with streaming(server) as (transport, url):
+        await answered(transport, url)
+        server.ends.set()
+        await asyncio.wait_for(server.left.wait(), 5)
+
+
+async def test_only_so_many_connections_wait_for_the_end_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_FINISHING", 60)
+    monkeypatch.setattr(connections, "_MOST_FINISHING", 2)
+    server = Streaming(b"")
+    async with streaming(server) as (transport, url):
+        for _ in range(2):
+            await answered(transport, url)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(server.left.wait(), 0.1)
+        await answered(transport, url)
+        await asyncio.wait_for(server.left.wait(), 5)
+
+
+async def test_a_reader_that_leaves_closes_the_connection_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_FINISHING", 60)
+    server = Streaming(b"")
+    async with streaming(server) as (transport, url):
+        await answered(transport, url, needs_rest=True)
+        await asyncio.wait_for(server.left.wait(), 5)
+
+
+async def test_what_was_received_after_an_answer_and_not_parsed_yet_is_not_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_SLICE", len(OK))
+    monkeypatch.setattr(connections, "_LONG_SLICE", -1)
+    monkeypatch.setattr(connections, "_REST", 1_000)
+    forged = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"
+    listener = Listener(OK + forged, OK)
+    async with served(listener) as (client, url):
+        for _ in range(2):
+            assert (await client.post(url, content=b"{}")).text == "ok"
+    assert listener.connections == 2

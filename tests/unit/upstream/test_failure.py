@@ -8,7 +8,8 @@ import pytest
 from mcp_optimizer.cli.advice import advise
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.failure import CommandNotFound, FailureKind, explained, redirected, refused_with
+from mcp_optimizer.upstream.failure import FailureKind
+from mcp_optimizer.upstream.failure_reasons import CommandNotFound, explained, redirected, refused_with
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 

@@ -26,6 +26,7 @@ def one(entry: dict[str, Any], path: Path, **environment: str) -> ServerSpec:
     ("file", "kind"),
     [
         ("codex/home/.codex/config.toml", "a Codex file"),
+        ("vibe/home/.vibe/config.toml", "a Mistral Vibe file"),
         ("goose/home/.config/goose/config.yaml", "a Goose file"),
         ("continue/home/.continue/config.yaml", "a Continue file"),
         ("continue/home/.continue/config.json", "a Continue file"),
@@ -76,9 +77,10 @@ def test_a_users_file_belongs_to_no_project(tmp_path: Path, monkeypatch: pytest.
     assert one({"command": "${userHome}/run"}, path).command == f"{tmp_path}/run"
 
 
-def test_a_variable_without_braces_is_one_only_in_gemini_clis_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", [".gemini", ".qwen"])
+def test_a_variable_without_braces_is_one_only_where_its_client_says_so(folder: str, tmp_path: Path) -> None:
     entry = {"command": "x", "args": ["$NAME", "${NAME}", "$5", "$UNSET"]}
-    spec = one(entry, tmp_path / ".gemini" / "settings.json", NAME="ada")
+    spec = one(entry, tmp_path / folder / "settings.json", NAME="ada")
     assert spec.args == ("ada", "ada", "$5", "$UNSET")
     assert one(entry, tmp_path / "mcp.json", NAME="ada").args == ("$NAME", "ada", "$5", "$UNSET")
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from mcp_optimizer.upstream.http_bodies import BodyUnreadable, whole_body
-from mcp_optimizer.upstream.http_client import KeptClient, http_client
+from mcp_optimizer.upstream.http_client import ServerClient, http_client
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from tests.unit.upstream.test_connections import OK, Listener
 
@@ -18,16 +18,17 @@ COOKIE = OK.replace(b"content-length", b"set-cookie: place=7; Path=/\r\ncontent-
 
 
 @asynccontextmanager
-async def reached(listener: Listener, login: str = "", **headers: str) -> AsyncIterator[tuple[KeptClient, httpx2.URL]]:
+async def reached(
+    listener: Listener, login: str = "", **headers: str
+) -> AsyncIterator[tuple[ServerClient, httpx2.URL]]:
     server = await asyncio.start_server(listener, "127.0.0.1", 0)
     url = f"http://{login}127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     spec = ServerSpec(name="far", transport=Transport.HTTP, url=url, headers=headers)
     async with server, http_client(spec) as client:
-        assert isinstance(client, KeptClient)
         yield client, httpx2.URL(url)
 
 
-async def sent(client: KeptClient, url: httpx2.URL, **headers: str) -> str:
+async def sent(client: ServerClient, url: httpx2.URL, **headers: str) -> str:
     response = await client.exchange("POST", url, headers, b"{}")
     text = await response.aread()
     await response.aclose()

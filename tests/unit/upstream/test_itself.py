@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.app import server_specs
+from mcp_optimizer.app.servers import server_specs
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.folders.trusted import trust
 from mcp_optimizer.settings import Settings
@@ -107,5 +107,5 @@ def test_a_gateway_that_is_too_deep_inside_of_others_does_not_start(
     monkeypatch.setenv("MCP_OPTIMIZER_DEPTH", "2")
     assert server_specs(Settings(config=path)) == []
     monkeypatch.setenv("MCP_OPTIMIZER_DEPTH", "3")
-    with pytest.raises(ConfigurationError, match="runs inside of 3 others"):
+    with pytest.raises(ConfigurationError, match="runs inside 3 other gateways"):
         server_specs(Settings(config=path))

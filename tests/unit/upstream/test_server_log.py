@@ -46,7 +46,7 @@ async def test_the_log_tells_of_starts_ends_and_changes() -> None:
         told = [line.split(" ", 1)[1] for line in servers.pool.log("one")]
     assert told[0].startswith("gateway: runs; started in")
     assert told[1] == "gateway: is down: it exited with code 3"
-    assert told[3] == "gateway: is restarted, because somebody wants it"
+    assert told[3] == "gateway: is restarted on request"
 
 
 @pytest.mark.process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -39,3 +40,42 @@ async def test_a_session_that_ends_while_a_call_waits_to_resume_its_stream_is_go
             await asyncio.wait_for(served.wait(), 10)
         with pytest.raises(ServerGone):
             await asyncio.wait_for(calling, 10)
+
+
+async def test_calls_that_are_answered_on_streams_share_a_connection() -> None:
+    connections = 0
+    calls: list[bytes] = []
+
+    async def answer_and_end_later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                calls.append(await reader.readuntil(b"}}"))
+                event = b'data: {"jsonrpc":"2.0","id":%d,"result":{}}\n\n' % len(calls)
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                writer.write(head + b"%x\r\n%b\r\n" % (len(event), event))
+                # The end comes by itself, when the caller has its answer.
+                await asyncio.wait_for(answered.wait(), 5)
+                answered.clear()
+                writer.write(b"0\r\n\r\n")
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        gone.set()
+
+    answered, gone = asyncio.Event(), asyncio.Event()
+    server = await asyncio.start_server(answer_and_end_later, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    spec = ServerSpec(name="near", transport=Transport.HTTP, url=f"http://127.0.0.1:{port}/mcp")
+    async with server:
+        peer = Peer(lambda _method, _params: None)
+        async with streamable_http(spec, peer, Diagnostics()):
+            for _ in range(3):
+                await peer.request("tools/call", {"name": "quick"}, 10.0)
+                answered.set()
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(gone.wait(), 0.1)
+        await asyncio.wait_for(gone.wait(), 10)
+    assert len(calls) == 3
+    assert connections == 1

@@ -11,7 +11,8 @@ import pytest
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
-from mcp_optimizer.upstream.failure import CommandNotFound, FailureKind
+from mcp_optimizer.upstream.failure import FailureKind
+from mcp_optimizer.upstream.failure_reasons import CommandNotFound
 from tests.unit.upstream.fake_server import LEGACY, FakeServer, called, tool
 from tests.unit.upstream.running_pool import QUICK, running
 

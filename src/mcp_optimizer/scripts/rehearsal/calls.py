@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from mcp_optimizer.scripts.names import MODULES
+from mcp_optimizer.scripts.problems import hint, shown
 from mcp_optimizer.scripts.rehearsal.bindings import Bindings
 from mcp_optimizer.scripts.rehearsal.functions import Handed, awaited, dates_of, function, of_module, unknown_names
 from mcp_optimizer.scripts.rehearsal.methods import ADDING, method
@@ -240,6 +241,8 @@ class Calls(Bindings):
         found = []
         for atom in to:
             if isinstance(atom, Function):
+                if node is not None and len(to) == 1 and is_known:
+                    self._fits(node, self._scopes.numbers[atom.number].args, atom.name or "the function")
                 found.append(self._called(self._scopes.numbers[atom.number], args, by_name, is_known))
                 continue
             if node is not None and kinds(to) and kinds(to) <= NUMBERS | {"str", "None", "list", "dict", "set"}:
@@ -251,6 +254,22 @@ class Calls(Bindings):
                         self.apply(frozenset({inner}), [], is_known=False)
             found.append(UNKNOWN)
         return join(*found)
+
+    def _fits(self, node: ast.Call, taken: ast.arguments, name: str) -> None:
+        """Whether a function of the script's takes what it is called with."""
+        by_position = [one.arg for one in (*taken.posonlyargs, *taken.args)]
+        by_name = [one.arg for one in (*taken.args, *taken.kwonlyargs)]
+        given = [keyword.arg or "" for keyword in node.keywords]
+        if len(node.args) > len(by_position) and not taken.vararg:
+            self._note(node, f"{name}() takes {len(by_position)} arguments, not {len(node.args)}.")
+        for one in given:
+            if one not in by_name and not taken.kwarg:
+                self._note(node, f"{name}() has no argument {shown(one)}.{hint(one, by_name, 'arguments')}")
+        needed = by_position[: len(by_position) - len(taken.defaults)][len(node.args) :]
+        needed += [one.arg for one, value in zip(taken.kwonlyargs, taken.kw_defaults, strict=True) if value is None]
+        for one in needed:
+            if one not in given:
+                self._note(node, f"{name}() needs the argument {shown(one)}.")
 
     def _called(
         self,

@@ -1,16 +1,18 @@
 """Goes through a script before it runs, with kinds in the place of values, and tells what certainly fails. Pure.
 
-The type checker does not follow what a script puts into its lists and dicts, nor what its functions are called with;
-this does, by calling them. It goes through the script three times: the lists and dicts that the script makes are known
-after the first two. Whatever is not certain is left alone, and so is a script that takes too many steps.
+It follows what a script puts into its lists and dicts, and what its functions are called with, by calling them. It goes
+through the script three times: the lists and dicts that the script makes are known after the first two. Whatever is not
+certain is left alone, and so is a script that takes too many steps.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.compression.shapes import Shape
 from mcp_optimizer.scripts.call_sites import CallSites
 from mcp_optimizer.scripts.names import Toolbox, parameters_of
 from mcp_optimizer.scripts.problems import Problem, problem
@@ -22,18 +24,24 @@ from mcp_optimizer.scripts.rehearsal.statements import Statements
 from mcp_optimizer.scripts.rehearsal.uses import ResultChanges
 from mcp_optimizer.scripts.rehearsal.values import UNKNOWN, Atom, Own, Result, Value, kinds, of_type, texts
 from mcp_optimizer.scripts.rehearsal.words import named
-from mcp_optimizer.scripts.types_of import Effort, ObjectField, ObjectType, PlainType, result_type
+from mcp_optimizer.scripts.types_of import Effort, ObjectField, ObjectType, PlainType, result_type, type_of_shape
 
 _MOST_STEPS = 40_000
 _MOST_PROBLEMS = 50
 _EFFORT = 10_000
 _ROUNDS = 3
+_NO_SHAPES: Mapping[tuple[str, str], Shape] = MappingProxyType({})
+_OF_PARALLEL = "parallel() takes a tool and a list of its arguments, nothing else."
 _FOUND = ObjectType(tuple(ObjectField(name, PlainType("str"), True) for name in ("name", "server", "description")))
 
 
-def rehearsed(tree: ast.Module, sites: CallSites, toolbox: Toolbox) -> list[Problem] | None:
-    """What certainly fails in a script; None if that cannot be told."""
-    rehearsal = Rehearsal(tree, sites, toolbox)
+def rehearsed(
+    tree: ast.Module, sites: CallSites, toolbox: Toolbox, seen: Mapping[tuple[str, str], Shape] = _NO_SHAPES
+) -> list[Problem] | None:
+    """What certainly fails in a script; None if that cannot be told. `seen`: the keys that results of tools which
+    declare none had so far, by server and own name. What fails because of them is as certain as they are.
+    """
+    rehearsal = Rehearsal(tree, sites, toolbox, seen)
     try:
         return rehearsal.problems()
     except (TooManySteps, RecursionError):
@@ -43,13 +51,16 @@ def rehearsed(tree: ast.Module, sites: CallSites, toolbox: Toolbox) -> list[Prob
 class Rehearsal(Statements):
     """One script."""
 
-    def __init__(self, tree: ast.Module, sites: CallSites, toolbox: Toolbox) -> None:
+    def __init__(
+        self, tree: ast.Module, sites: CallSites, toolbox: Toolbox, seen: Mapping[tuple[str, str], Shape]
+    ) -> None:
         super().__init__(
             tree, _MOST_STEPS, ResultChanges(expected_keys(tree)), sites.bound, late_names(tree) - sites.given
         )
         self._tree = tree
         self._calls = sites
         self._toolbox = toolbox
+        self._shapes = seen
         self._effort = Effort(_EFFORT, keeps_open=True)
         self._types = ParameterTypes(self._effort)
         self._returns: dict[tuple[str, str], Value] = {}
@@ -91,6 +102,9 @@ class Rehearsal(Statements):
                 return self._direct(node, tool, node.args[1:]) if tool is not None else self._rest(node)
             case ast.Name(id="parallel") if len(node.args) == 2:
                 return self._parallel(node)
+            case ast.Name(id="parallel") if not any(isinstance(arg, ast.Starred) for arg in node.args):
+                if {keyword.arg for keyword in node.keywords}.isdisjoint({"name", "items", None}):
+                    self._note(node, _OF_PARALLEL)
         return self._rest(node)
 
     def _named(self, node: ast.Call) -> CatalogTool | None:
@@ -109,7 +123,10 @@ class Rehearsal(Statements):
 
     def _returned(self, tool: CatalogTool) -> Value:
         if tool.key not in self._returns:
-            found = result_type(tool.record.details.output_schema, self._effort)
+            declared = tool.record.details.output_schema
+            found = result_type(declared, self._effort)
+            if declared is None:
+                found = type_of_shape(self._shapes.get(tool.key))
             self._returns[tool.key] = of_type(found, self._toolbox.spelling(tool))
         return self._returns[tool.key]
 
@@ -151,7 +168,7 @@ class Rehearsal(Statements):
     def _parallel(self, node: ast.Call) -> Value:
         tool = self._named(node)
         if node.keywords:
-            self._note(node, "parallel() takes a tool and a list of its arguments, nothing else.")
+            self._note(node, _OF_PARALLEL)
         items = self.value(node.args[1])
         if kinds(items) == {"dict"}:
             self._note(node, "parallel() takes a list of dicts, one for each call, not one dict.")

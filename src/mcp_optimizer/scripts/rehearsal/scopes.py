@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mcp_optimizer.scripts.rehearsal.values import UNKNOWN, Value, doubted, join, tested
-from mcp_optimizer.scripts.syntax import bound_names
+from mcp_optimizer.scripts.syntax import bound_names, inside
 
 Env = dict[str, Value]
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -61,7 +61,7 @@ class Scopes:
     def own(self, scope: Scope) -> frozenset[str]:
         """The names that are bound in a function itself."""
         if scope not in self._own:
-            self._own[scope] = frozenset(bound_names(_inside(scope)))
+            self._own[scope] = frozenset(bound_names(inside(scope)))
         return self._own[scope]
 
     def find(self, name: str, frames: list[Frame]) -> Value | None:
@@ -76,17 +76,6 @@ class Scopes:
                 return UNKNOWN if frame is None else frame.env.get(name, UNKNOWN)
             scope = self._around[scope]
         return frames[0].env.get(name)
-
-
-def _inside(scope: Scope) -> Iterator[ast.AST]:
-    """The nodes of a function, those of functions inside it left out; their names are its own."""
-    yield from ast.walk(scope.args)
-    waiting: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, Scope | ast.ClassDef):
-            waiting += ast.iter_child_nodes(node)
 
 
 def joined(envs: list[Env]) -> Env:

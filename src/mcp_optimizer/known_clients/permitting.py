@@ -1,0 +1,87 @@
+"""What a client was told to refuse, to ask about or to allow, tool by tool, as its files say it. Values, and pure.
+
+`clients.permissions` makes rules of it. Names of servers are those in the client's file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MOST = 1_000
+"""Permissions that are read from one file, and tools of one entry."""
+_LONGEST = 300
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
+_SIGNS = re.compile(r"[*?\[]")
+
+
+class PermissionKind(StrEnum):
+    """What is done with a tool, the strictest first."""
+
+    DENY = "deny"
+    ASK = "ask"
+    ALLOW = "allow"
+
+
+class ClientPermission(NamedTuple):
+    """What a client does with some tools of a server."""
+
+    kind: PermissionKind
+    server: str
+    tool: str
+    """A pattern."""
+    reason: str
+
+
+class FilePermissions(NamedTuple):
+    """What a file says about some servers."""
+
+    found: tuple[ClientPermission, ...] = ()
+    allowed: int = 0
+    """How many kinds of tools it calls without asking, which is not carried over."""
+
+
+def _nothing(_name: str, _entry: Mapping[str, Any]) -> Iterator[ClientPermission]:
+    return iter(())
+
+
+class PermissionReading(NamedTuple):
+    """Where a client keeps what it was told about tools."""
+
+    of_entry: Callable[[str, Mapping[str, Any]], Iterator[ClientPermission]] = _nothing
+    """In the entry of a server, given its name."""
+    of_file: Callable[[Mapping[str, Any], Sequence[str], str], FilePermissions] | None = None
+    """In a file, given the names of servers and that of the file."""
+    other_files: Callable[[Path, Mapping[str, str], str, Path], list[Path]] | None = None
+    """Files for `of_file`, given home, environment, platform and current folder; None: those with servers."""
+    chosen_key: str = ""
+    """The key of an entry that lists the tools which are offered, if `*` there means all."""
+
+
+def listed_texts(value: Mapping[str, Any], *keys: str) -> list[str]:
+    """The texts of lists under these keys."""
+    found = (item for key in keys if isinstance(value.get(key), list) for item in value[key][:MOST])
+    return [item for item in found if isinstance(item, str) and 0 < len(item) <= _LONGEST and item.isprintable()]
+
+
+def plain_name(name: str) -> str:
+    """A server's name as clients write it where some characters are not allowed."""
+    return _NOT_PLAIN.sub("_", name)
+
+
+def literal(name: str) -> str:
+    """A pattern that only this name matches."""
+    return _SIGNS.sub(lambda sign: f"[{sign.group()}]", name)
+
+
+def has_signs(text: str) -> bool:
+    return _SIGNS.search(text) is not None
+
+
+def before_signs(text: str) -> str:
+    """What stands before the first sign of a pattern."""
+    sign = _SIGNS.search(text)
+    return text[: sign.start()] if sign else text

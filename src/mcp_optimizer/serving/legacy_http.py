@@ -1,0 +1,280 @@
+"""Requests of legacy sessions over HTTP: answered with one JSON body, or on a stream that its client can resume.
+
+Nearly every request is answered at once and has nothing else to tell. One that asks or tells its client something, or
+that takes longer than a moment, becomes a stream of the session: its events are kept, it can be closed, and a client
+that lost it asks for the rest. What is sent outside requests goes onto the stream that a client opens for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.server.connection import Connection
+from mcp.server.lowlevel import Server
+from mcp.server.runner import ServerRunner, aclose_shielded
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, REQUEST_CANCELLED
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import ErrorData, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
+from mcp_types.version import is_version_at_least
+from starlette.requests import Request
+from starlette.types import Receive, Send
+
+from mcp_optimizer.runtime.moments import Moments
+from mcp_optimizer.serving.dispatcher import ClientDispatcher, RequestContext
+from mcp_optimizer.serving.event_store import SessionEvents
+from mcp_optimizer.serving.http_responses import EventStream, Header, send_json
+from mcp_optimizer.serving.messages import Message, Outcome, response
+
+logger = logging.getLogger(__name__)
+
+_RESUMABLE = "2025-11-25"
+"""The first revision whose clients can resume a stream that has told them nothing yet."""
+
+_RETRY_MS = 1_000
+"""Milliseconds after which a client that lost a stream should ask for the rest."""
+
+_OUTSIDE = "outside"
+"""The stream of what belongs to no request. No request has this name, as an id is marked."""
+
+_CANCELLED = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
+"""The streams of this era end with a response only."""
+
+
+def is_resumable(revision: str) -> bool:
+    return is_version_at_least(revision, _RESUMABLE)
+
+
+class Session:
+    """One legacy session: its requests in progress, its streams, and what was sent on them."""
+
+    def __init__(
+        self,
+        server: Server[Any],
+        lifespan: Any,
+        name: str,
+        owner: str | None,
+        events: SessionEvents,
+        moments: Moments,
+    ) -> None:
+        """`owner`: the id of the caller that began it; None for anybody who is not known. `moments`: after which a
+        request becomes a stream.
+        """
+        self.name = name
+        self.owner = owner
+        self.is_ended = False
+        self.was_used = False
+        """Whether its client has used it after the handshake."""
+        self._uses = 0
+        self._idle_since = asyncio.get_running_loop().time()
+        self.moments = moments
+        self._events = events
+        self._streams: dict[str, EventStream] = {}
+        self._dispatcher = ClientDispatcher(self)
+        self._connection = Connection.for_loop(self._dispatcher, session_id=name)
+        self._runner = ServerRunner(server, self._connection, lifespan)
+
+    @property
+    def header(self) -> Header:
+        return (MCP_SESSION_ID_HEADER.encode(), self.name.encode())
+
+    @property
+    def has_shaken_hands(self) -> bool:
+        return self._connection.client_params is not None
+
+    def use(self) -> None:
+        """Its client uses it, so it has received the response to its handshake."""
+        self.was_used = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no request in progress, and no open stream."""
+        return self._uses == 0
+
+    def idle_seconds(self) -> float:
+        return asyncio.get_running_loop().time() - self._idle_since if self.is_idle else 0.0
+
+    def __enter__(self) -> None:
+        self._uses += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._uses -= 1
+        self._idle_since = asyncio.get_running_loop().time()
+
+    # The way back to the client, of what belongs to no request.
+
+    def tell(self, message: Message) -> None:
+        self.put(_OUTSIDE, message)
+
+    async def drained(self) -> None:
+        await self.room(_OUTSIDE)
+
+    # Its streams.
+
+    def put(self, name: str, message: Message) -> None:
+        """Send a message on a stream: kept, and written if somebody reads."""
+        event_id = self._events.keep(name, message)
+        if (stream := self._streams.get(name)) is not None:
+            stream.put(message, event_id)
+
+    async def room(self, name: str) -> None:
+        if (stream := self._streams.get(name)) is not None:
+            await stream.drained()
+
+    def attach(self, name: str, stream: EventStream) -> None:
+        """What is sent on this stream is written there from now on."""
+        if (before := self._streams.get(name)) is not None:
+            before.close()
+        self._streams[name] = stream
+
+    def detach(self, name: str, stream: EventStream) -> None:
+        if self._streams.get(name) is stream:
+            del self._streams[name]
+
+    def close_stream(self, name: str) -> None:
+        """End a response, so that the client asks for the rest."""
+        if (stream := self._streams.pop(name, None)) is not None:
+            stream.close()
+
+    def first_event(self, name: str) -> bytes:
+        """The event that opens a stream, which tells a client from where and when to ask for the rest."""
+        return f"id: {self._events.open_stream(name)}\r\ndata: \r\nretry: {_RETRY_MS}\r\n\r\n".encode()
+
+    @property
+    def is_listened_to(self) -> bool:
+        """Whether the stream of what belongs to no request is open."""
+        return _OUTSIDE in self._streams
+
+    async def listen(self, receive: Receive, send: Send) -> None:
+        """Open that stream."""
+        await self._write(_OUTSIDE, EventStream(), receive, send)
+
+    async def resume(self, event_id: str, revision: str, receive: Receive, send: Send) -> None:
+        """Write what followed an event on its stream, and then what is still sent on it."""
+        found = self._events.after(event_id)
+        stream = EventStream()
+        if found is None:
+            stream.close()
+            await stream.respond(send, receive, [self.header])
+            return
+        name, following = found
+        for number, message in following:
+            stream.put(message, number)
+        if stream.is_closed or name in self._streams:
+            stream.close()
+            await stream.respond(send, receive, [self.header])
+            return
+        first = self.first_event(name) if is_resumable(revision) and not following else b""
+        await self._write(name, stream, receive, send, first)
+
+    async def _write(self, name: str, stream: EventStream, receive: Receive, send: Send, first: bytes = b"") -> None:
+        self.attach(name, stream)
+        try:
+            await stream.respond(send, receive, [self.header], first)
+        finally:
+            self.detach(name, stream)
+
+    # Its messages.
+
+    async def answer(
+        self, request: Request, message: JSONRPCRequest, revision: str, receive: Receive, send: Send
+    ) -> None:
+        """The response to a request."""
+        await _Exchange(self, request, message, revision).respond(receive, send)
+
+    def take(self, message: JSONRPCMessage, request: Request) -> None:
+        """A notification, or the answer to a question."""
+        self._dispatcher.take(message, self._runner.on_notify, ServerMessageMetadata(request_context=request))
+
+    def begin(self, exchange: _Exchange, message: JSONRPCRequest, metadata: ServerMessageMetadata) -> None:
+        context = RequestContext(message.id, message.params, exchange, self._dispatcher, metadata)
+        self._dispatcher.begin(message, context, self._runner.on_request, exchange.answer)
+
+    async def shake_hands_again(self, params: Mapping[str, Any], request: Request) -> None:
+        """The handshake once more, as the client made it; the answers are for nobody."""
+        done = asyncio.Event()
+        hello = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params=dict(params))
+        context = RequestContext(
+            0, hello.params, self, self._dispatcher, ServerMessageMetadata(request_context=request)
+        )
+        self._dispatcher.begin(hello, context, self._runner.on_request, lambda _outcome: done.set())
+        await done.wait()
+        self.take(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"), request)
+
+    async def end(self) -> None:
+        """Its requests are cancelled and answered with an error, and its streams end."""
+        if self.is_ended:
+            return
+        self.is_ended = True
+        await self._dispatcher.close()
+        for name in list(self._streams):
+            self.close_stream(name)
+        await aclose_shielded(self._connection)
+
+
+class _Exchange:
+    """One request, and the way back to its client."""
+
+    def __init__(self, session: Session, request: Request, message: JSONRPCRequest, revision: str) -> None:
+        self._session = session
+        self._request = request
+        self._message = message
+        self._name = f"request {message.id}"
+        self._is_resumable = is_resumable(revision)
+        self._outcome: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
+        self._stream: EventStream | None = None
+        self._first = b""
+
+    async def respond(self, receive: Receive, send: Send) -> None:
+        session, become_stream = self._session, self._become_resumable
+        close = self._close if self._is_resumable else None
+        metadata = ServerMessageMetadata(request_context=self._request, close_sse_stream=close)
+        session.moments.begin(become_stream)
+        try:
+            session.begin(self, self._message, metadata)
+            outcome = await self._outcome
+            if outcome is not None:
+                await send_json(send, response(self._message.id, outcome), headers=[session.header])
+            elif self._stream is not None:
+                await self._stream.respond(send, receive, [session.header], self._first)
+        finally:
+            session.moments.end(become_stream)
+            if self._stream is not None:
+                # What is still sent is only kept, unless the client has meanwhile asked for it on another stream.
+                self._stream.close()
+                session.detach(self._name, self._stream)
+
+    def tell(self, message: Message) -> None:
+        self._become_stream()
+        self._session.put(self._name, message)
+
+    async def drained(self) -> None:
+        await self._session.room(self._name)
+
+    def answer(self, outcome: Outcome | None) -> None:
+        known = outcome if outcome is not None else _CANCELLED
+        if not self._outcome.done():
+            self._outcome.set_result(known)
+        else:
+            self._session.put(self._name, response(self._message.id, known))
+
+    def _become_resumable(self) -> None:
+        """Become a stream that begins with nothing to say, but says from where it can be resumed."""
+        if self._is_resumable and not self._outcome.done():
+            self._first = self._session.first_event(self._name)
+        self._become_stream()
+
+    def _become_stream(self) -> None:
+        if self._outcome.done():
+            # It is one already, or its client is gone.
+            return
+        self._stream = EventStream()
+        self._session.attach(self._name, self._stream)
+        self._outcome.set_result(None)
+
+    async def _close(self) -> None:
+        """End the stream, so that the client asks for the rest; not before it knows from where."""
+        self._become_resumable()
+        self._session.close_stream(self._name)
