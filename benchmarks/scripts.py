@@ -37,8 +37,7 @@ from benchmarks.scripts_tasks.measuring import ONE, SCRIPT, WAYS, Gateway, Outco
 from benchmarks.scripts_tasks.model import Spent, compact
 from benchmarks.scripts_tasks.task import Task
 from benchmarks.scripts_tasks.world import missing
-from mcp_optimizer.domain.own_tools import own_tools
-from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.domain.own_tools import ScriptMode, own_tools
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT = RESULTS / "scripts.md"

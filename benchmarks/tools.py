@@ -9,7 +9,7 @@ from itertools import islice
 from benchmarks.paths import DUMPS
 from mcp_optimizer import McpTool
 from mcp_optimizer.domain.tools import Definition
-from mcp_optimizer.upstream.dumps import read_dumps
+from mcp_optimizer.upstream.listing import read_dumps
 
 QUERIES = (
     "create a github issue",

@@ -33,6 +33,9 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "mcp_optimizer"
+SMALL = 60
+"""Lines under which a file is part of the idea of its only importer, unless it says why not."""
+
 OWN = frozenset({"_exit", "_replace", "_asdict", "_fields", "_mapping"})
 """Members with an underscore that their libraries document."""
 
@@ -131,8 +134,8 @@ def floors(drawn: set[tuple[str, str]]) -> int:
     return max(of(room) for room in list(below))
 
 
-def only_importers(files: list[Source]) -> int:
-    """Files that exactly one file imports, which is of the same room."""
+def satellites(files: list[Source]) -> list[Source]:
+    """Small files that exactly one file imports, which is of the same room."""
     named = {
         ".".join([file.package.name, *file.path.relative_to(file.package).with_suffix("").parts]): file
         for file in files
@@ -144,10 +147,11 @@ def only_importers(files: list[Source]) -> int:
                 for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                     if name in named:
                         importers[name].add(file)
-    return sum(
-        len(by) == 1 and next(iter(by)).room == named[name].room and named[name].lines < 60
+    return [
+        named[name]
         for name, by in importers.items()
-    )
+        if len(by) == 1 and next(iter(by)).room == named[name].room and named[name].lines < SMALL
+    ]
 
 
 def measure(package: Path) -> dict[str, Any]:
@@ -164,7 +168,7 @@ def measure(package: Path) -> dict[str, Any]:
         "lines": lines,
         "lines of the median file": statistics.median(file.lines for file in files),
         "share of headers": f"{sum(file.header for file in files) / lines:.1%}",
-        "files under 60 lines with one importer, of the same room": only_importers(files),
+        f"files under {SMALL} lines with one importer, of the same room": len(satellites(files)),
         "private members of other objects": sum(file.private_members() for file in files),
     }
 

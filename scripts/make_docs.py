@@ -18,9 +18,9 @@ from pydantic_core import PydanticUndefined
 
 from mcp_optimizer.app.live_settings import LIVE, NEEDS_RESTART
 from mcp_optimizer.cli import program
-from mcp_optimizer.cli.options import SERVE_ONLY, SHARED_PANEL, SHORTER, flag
+from mcp_optimizer.cli.command_options import SERVE_ONLY, SHARED_PANEL, SHORTER, flag
+from mcp_optimizer.config.settings import FILE_ONLY, PREFIX, Settings
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.settings import FILE_ONLY, PREFIX, Settings
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,7 +31,7 @@ def options_page() -> str:
     lines = [
         "# Options",
         "",
-        "Generated from `src/mcp_optimizer/settings.py` by `scripts/make_docs.py`; do not edit.",
+        "Generated from `src/mcp_optimizer/config/settings.py` by `scripts/make_docs.py`; do not edit.",
         "",
         "Each option can be given as a flag, as an environment variable, or in a TOML file (`--settings FILE`,",
         "`MCP_OPTIMIZER_SETTINGS`, `./mcp-optimizer.toml` if you [trusted it](folders.md), or `settings.toml` in your",

@@ -21,9 +21,9 @@ from rich.console import Console
 
 from mcp_optimizer.cli.report_tables import show_report
 from mcp_optimizer.cli.reports import report_on
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.dashboard.report_page import report_page
 from mcp_optimizer.metrics.report import Report
-from mcp_optimizer.settings import load_settings
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 COMMAND = [sys.executable, "-m", "mcp_optimizer"]

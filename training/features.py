@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_optimizer.search.document import parameter_texts
 from mcp_optimizer.search.lexical import Floats
-from mcp_optimizer.search.tooltext import (
+from mcp_optimizer.search.tool_texts import (
     DESCRIPTION_CHARS,
     PARAMETERS_SHOWN,
     parameter_names,
+    parameter_texts,
     query_parts,
     server_words,
     split_words,

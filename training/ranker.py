@@ -6,11 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.search import ranker
-from mcp_optimizer.search.document import Document
-from mcp_optimizer.search.learned import FEATURES, FIT_FEATURES, HIT_FEATURES, Fusion, Regime, read_fusion
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.names import Names
-from mcp_optimizer.search.ranker import Cosines, Ranking
+from mcp_optimizer.search.name_index import Names
+from mcp_optimizer.search.ranker import (
+    FEATURES,
+    FIT_FEATURES,
+    HIT_FEATURES,
+    Cosines,
+    Fusion,
+    Ranking,
+    Regime,
+    read_fusion,
+)
+from mcp_optimizer.search.tool_texts import Document
 from training.features import ToolWords
 
 __all__ = [

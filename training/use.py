@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcp_optimizer.catalog.learned_use import UseTable
 from mcp_optimizer.search.encoders.choose import load_encoder
 from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Floats
-from mcp_optimizer.search.use import UseTable
 from mcp_optimizer.search.words import terms
 from training import lists, sets, written
 

@@ -24,11 +24,11 @@ from benchmarks.stops import Stops, quantile
 from benchmarks.tools import QUERIES, varied
 from mcp_optimizer import Optimizer
 from mcp_optimizer.cli.serve import make_room
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.errors import RequestError
-from mcp_optimizer.settings import load_settings
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 
 SHARED = 200

@@ -18,10 +18,9 @@ from mcp_optimizer.compression.five_words import five_words
 from mcp_optimizer.compression.lossless import tidy
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.search.document import Document
-from mcp_optimizer.search.engine import SearchIndex
+from mcp_optimizer.search.engine import Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary, count_terms
-from mcp_optimizer.search.parts import Entry
+from mcp_optimizer.search.tool_texts import Document
 
 
 def recall(tools: list[tuple[str, McpTool]], descriptions: list[str], sample: list[int]) -> float:

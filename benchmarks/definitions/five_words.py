@@ -23,9 +23,9 @@ from typing import Any
 
 from benchmarks.tools import dumped_tools
 from mcp_optimizer.compression.five_words import five_words
-from mcp_optimizer.demo.kanban.server import KANBAN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.words import terms
+from mcp_optimizer_demo.kanban.server import KANBAN_TOOLS
 
 SEED = 29
 DRAWN = 300

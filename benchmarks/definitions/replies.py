@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from benchmarks.paths import DATA, DUMPS, FASTMCP_SEARCH, RESULTS
 from benchmarks.tools import dumped_tools
 from mcp_optimizer.app.optimizer import Optimizer
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.domain.json_schema import required_of
-from mcp_optimizer.gateway.found import FoundTools
+from mcp_optimizer.gateway.found_tools import FoundTools
 from mcp_optimizer.serving.client_habits import find_reply
-from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT = RESULTS / "replies.md"

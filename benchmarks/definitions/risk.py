@@ -12,9 +12,8 @@ import argparse
 from collections import Counter, defaultdict
 
 from benchmarks.tools import dumped_tools
+from mcp_optimizer.access.policy.risk import risk_of, risk_of_name
 from mcp_optimizer.domain.principal import Risk
-from mcp_optimizer.policy.risk import risk_of
-from mcp_optimizer.policy.verbs_of_names import said_by
 
 _UNKNOWN = "unknown"
 _COLUMNS = (*(risk.value for risk in Risk), _UNKNOWN)
@@ -39,7 +38,7 @@ def main() -> None:
     final: Counter[tuple[str, str]] = Counter()
     differing: dict[tuple[str, str], list[str]] = defaultdict(list)
     for server, tool in dumped_tools():
-        said = said_by(tool.name)
+        said = risk_of_name(tool.name)
         by_name = said.risk.value if said else _UNKNOWN
         annotated = claimed(tool.annotations or {})
         agreement[annotated.value if annotated else "none or incomplete"][by_name] += 1

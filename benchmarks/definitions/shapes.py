@@ -19,15 +19,13 @@ from typing import Any
 from benchmarks.paths import RESULTS
 from benchmarks.tools import dumped_tools
 from mcp_optimizer.app.optimizer import Optimizer
-from mcp_optimizer.catalog.shapes import LearnedShapes
-from mcp_optimizer.compression.output_schemas import shape_of_schema
-from mcp_optimizer.compression.shape_text import described, written
-from mcp_optimizer.compression.shapes import without_envelope
+from mcp_optimizer.catalog.learned_shapes import LearnedShapes
+from mcp_optimizer.compression.shape_sources import shape_of_schema
+from mcp_optimizer.compression.shapes import described, without_envelope, written
 from mcp_optimizer.domain.json_schema import required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.results.examples import example
-from mcp_optimizer.results.reading import Reading
+from mcp_optimizer.results.result_texts import Reading, example
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT = RESULTS / "shapes.md"

@@ -12,9 +12,9 @@ import time
 from collections import Counter
 
 from benchmarks.paths import DUMPS
-from mcp_optimizer.trust.checks import clones, notes_on
-from mcp_optimizer.trust.pins import pin_of
-from mcp_optimizer.upstream.dumps import read_dumps
+from mcp_optimizer.access.trust.pins import pin_of
+from mcp_optimizer.access.trust.review import clones, notes_on
+from mcp_optimizer.upstream.listing import read_dumps
 
 
 def main() -> None:

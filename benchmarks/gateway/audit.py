@@ -20,9 +20,9 @@ from pathlib import Path
 from benchmarks.gateway.recording import call_many, compared
 from benchmarks.paths import PLAIN_SERVER
 from mcp_optimizer import Optimizer
-from mcp_optimizer.audit.options import AuditOptions
-from mcp_optimizer.audit.recording import recording
-from mcp_optimizer.audit.trail import AuditTrail
+from mcp_optimizer.access.audit.audit_file import AuditOptions
+from mcp_optimizer.access.audit.recording import recording
+from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.domain.caller import Caller
 
 AT_ONCE = 100

@@ -21,9 +21,9 @@ from typing import Any
 from benchmarks.paths import PLAIN_SERVER, REPLAY_SERVER
 from benchmarks.tools import real_tools
 from mcp_optimizer import Optimizer, TokenCounter, TokenMetrics
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.session import open_session
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 WARM_START_TOOLS = 3_000
 

@@ -25,8 +25,8 @@ import httpx2
 from benchmarks.clients import PlainClient
 from benchmarks.paths import PLAIN_SERVER
 from benchmarks.processes import free_port, process
-from mcp_optimizer.callers.keys import Wanted, new_key
-from mcp_optimizer.callers.known_keys import opened_keys
+from mcp_optimizer.access.callers.keys import Wanted, new_key
+from mcp_optimizer.access.callers.known_keys import opened_keys
 from mcp_optimizer.domain.principal import Risk
 
 RULES = "".join(f'[[rules]]\neffect = "deny"\ntool = "secret_{number}_*"\n' for number in range(1_000))

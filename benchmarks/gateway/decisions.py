@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.paths import DUMPS
 from benchmarks.tools import dumped_tools
+from mcp_optimizer.access.policy.rules import RuleBook
 from mcp_optimizer.domain.decisions import Effect, RiskClass, Rule
 from mcp_optimizer.domain.principal import Principal, Risk
-from mcp_optimizer.policy.rules import RuleBook
 
 Name = tuple[str, str]
 Shape = Callable[[int, str, str], Rule]

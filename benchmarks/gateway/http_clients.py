@@ -15,11 +15,11 @@ from typing import Any
 
 import httpx2
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.upstream import http_client as ours
-from mcp_optimizer.upstream.connections import ArrivingBody, KeptConnections
-from mcp_optimizer.upstream.http_client import ServerClient
-from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.transports import http_client as ours
+from mcp_optimizer.upstream.transports.connections import ArrivingBody, KeptConnections
+from mcp_optimizer.upstream.transports.http_client import ServerClient
 
 OURS, HTTPX, AIOHTTP = "ours", "httpx's own", "aiohttp"
 

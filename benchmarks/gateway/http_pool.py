@@ -6,7 +6,7 @@ First the clients alone, in front of a server that does nothing: each sends what
 the body as the gateway does; aiohttp also bare, as its users call it. Then gateways that differ only in their client,
 in front of the same echo server. All take turns in one run, on the gateway's event loop. What counts is the ratio of
 processor time, which other load on the machine changes least. aiohttp is left out where it is not installed. Ours is
-`upstream/connections.py`.
+`upstream/transports/connections.py`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from benchmarks.gateway.http_clients import AIOHTTP, HTTPX, OURS, AiohttpClient
 from benchmarks.gateway.ways import ECHO_CALL, Way
 from benchmarks.paths import ECHO_SERVER, RESULTS
 from benchmarks.processes import free_port, private_mb, process, processor_seconds
-from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.upstream.http_bodies import whole_body
-from mcp_optimizer.upstream.http_client import AuthorizedHttp, ServerClient, http_client
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.transports.http_bodies import whole_body
+from mcp_optimizer.upstream.transports.http_client import AuthorizedHttp, ServerClient, http_client
 
 RESULT = RESULTS / "http_pool.md"
 _HAS_AIOHTTP = importlib.util.find_spec("aiohttp") is not None
@@ -244,7 +244,7 @@ async def _gateway(stack: AsyncExitStack, name: str, config: Path) -> Way:
 def costs() -> list[str]:
     """What each client takes to import; for aiohttp also on the disk, with what only it needs."""
     lines = ["| client | import, CPU ms | memory, MB | installed, MB |", "|---" * 4 + "|"]
-    names = ["mcp_optimizer.upstream.connections", *(["aiohttp"] if _HAS_AIOHTTP else [])]
+    names = ["mcp_optimizer.upstream.transports.connections", *(["aiohttp"] if _HAS_AIOHTTP else [])]
     for name in names:
         runs = [
             subprocess.run([sys.executable, "-c", _IMPORT.format(module=name)], capture_output=True, check=True).stdout

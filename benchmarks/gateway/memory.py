@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.paths import DUMPS, REPLAY_SERVER
 from benchmarks.processes import resident_mb
 from mcp_optimizer.app.optimizer import Optimizer
-from mcp_optimizer.upstream.dumps import read_dumps
+from mcp_optimizer.upstream.listing import read_dumps
 
 SERVERS = 20
 LONGEST_START = 900.0

@@ -24,7 +24,7 @@ from mcp import Client, StdioServerParameters
 
 from benchmarks.paths import RESULTS
 from mcp_optimizer import Optimizer
-from mcp_optimizer.demo import demo_server_commands
+from mcp_optimizer_demo import demo_server_commands
 
 RESULT = RESULTS / "script_speed.md"
 CALLS = 100

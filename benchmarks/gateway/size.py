@@ -80,11 +80,11 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """In the process of one version."""
     from mcp_optimizer import Optimizer
     from mcp_optimizer.cli.serve import make_room
+    from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+    from mcp_optimizer.config.settings import load_settings
     from mcp_optimizer.runtime.memory import kept_tidy
     from mcp_optimizer.search.encoders import choose
-    from mcp_optimizer.settings import load_settings
     from mcp_optimizer.upstream import pool
-    from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
     make_room()
     servers = Simulated(Listings(Path(options.listings)))

@@ -22,24 +22,23 @@ from collections.abc import Iterator, Sequence
 from benchmarks.gateway.size import REQUESTS
 from benchmarks.processes import resident_mb
 from benchmarks.tools import varied
+from mcp_optimizer.access.policy.policy import Policy
+from mcp_optimizer.access.policy.rules import RuleBook
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.tool_forms import ToolForms
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.gateway.permissions import Permissions
-from mcp_optimizer.gateway.views import Views
-from mcp_optimizer.policy.access import Policy
-from mcp_optimizer.policy.rules import RuleBook
+from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.runtime.memory import give_back
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.pool import UpstreamPool
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 
 COUNTER = TokenCounter()

@@ -20,7 +20,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.demo import demo_server_commands
+from mcp_optimizer_demo import demo_server_commands
 
 PEOPLE = "Ada Ben Carla David Elif Farid Greta Hugo Ines Jakob Karla Leon Mara Nils Olga Paul".split()
 TEAMS = ("Storefront", "Payments", "Logistics", "Data")

@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.paths import FASTMCP_SEARCH
-from mcp_optimizer.catalog.record import make_records
+from mcp_optimizer.catalog.tools import make_records
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.encoders.choose import load_encoder
-from mcp_optimizer.search.engine import Encoder, SearchIndex
+from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
-from mcp_optimizer.search.parts import Entry
 
 DEPTH = 50
 COLUMNS = ("recall@1", "recall@5", "recall@10", "hit@1", "hit@5", "ndcg@5", "ndcg@10")

@@ -25,12 +25,11 @@ import numpy as np
 from benchmarks.paths import FASTMCP_SEARCH
 from benchmarks.processes import resident_mb
 from benchmarks.tools import QUERIES, varied
-from mcp_optimizer.catalog.record import make_records
+from mcp_optimizer.catalog.tools import make_records
 from mcp_optimizer.runtime.memory import give_back
 from mcp_optimizer.search.encoders.choose import load_encoder
-from mcp_optimizer.search.engine import Encoder, SearchIndex
+from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
-from mcp_optimizer.search.parts import Entry
 from mcp_optimizer.search.vectors import VectorIndex, numbers
 
 EMBEDDED = 1_000

@@ -10,10 +10,10 @@ import signal
 import sys
 from pathlib import Path
 
-from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.command_gateway import run
 from mcp_optimizer.cli.serve import make_room
 from mcp_optimizer.cli.serve_http import serve_http
-from mcp_optimizer.settings import load_settings
+from mcp_optimizer.config.settings import load_settings
 
 
 async def main() -> None:

@@ -22,9 +22,9 @@ from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.results.cache import ResultCache
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.store import ResultStore
+from mcp_optimizer.results.result_options import ResultOptions, Treatment
+from mcp_optimizer.results.result_store import ResultStore
 
 RESULT = RESULTS / "result_overhead.md"
 COMMAND = "`python -m benchmarks.tool_results.overhead`"

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.paths import DUMPS, ROOT
 from mcp_optimizer import Optimizer
-from mcp_optimizer.demo import demo_server_commands
+from mcp_optimizer_demo import demo_server_commands
 
 SITE_PACKAGES = Path(sysconfig.get_paths()["purelib"])
 OTHER_LANGUAGES = Path("/usr/share/vim")

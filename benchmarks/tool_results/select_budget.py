@@ -21,7 +21,7 @@ import jmespath
 from benchmarks.paths import RESULTS
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.reading import size_of
+from mcp_optimizer.results.result_texts import size_of
 from mcp_optimizer.results.selecting import Selecting
 
 RESULT = RESULTS / "select_budget.md"

@@ -32,19 +32,19 @@ _HOMES = {
     "OpenAITools": "app.providers",
     "Optimizer": "app.optimizer",
     "OptimizerError": "errors",
-    "Settings": "settings",
+    "Settings": "config.settings",
     "TokenCounter": "token_counter",
     "TokenMetrics": "domain.tools",
-    "load_settings": "settings",
+    "load_settings": "config.settings",
 }
 
 if TYPE_CHECKING:
     from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.app.providers import AnthropicTools, OpenAITools
+    from mcp_optimizer.config.settings import Settings, load_settings
     from mcp_optimizer.domain.tools import McpTool, TokenMetrics
     from mcp_optimizer.errors import OptimizerError
     from mcp_optimizer.serving.client_habits import FindToolResponse
-    from mcp_optimizer.settings import Settings, load_settings
     from mcp_optimizer.token_counter import TokenCounter
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from mcp_optimizer.known_clients.table import CLIENTS as KNOWN
+from mcp_optimizer.config.known_clients.table import CLIENTS as KNOWN
 from tests.clients.bench import SHOP
 from tests.clients.lab import WALLET
 from tests.clients.story import REASON, Evidence

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer_demo import demo_server_commands
 from tests.clients.__main__ import available
 from tests.clients.bench import OURS, Bench
 from tests.clients.endpoint import Conversation, Endpoint

@@ -21,11 +21,11 @@ import httpx2
 
 from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.app.servers import server_specs
+from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import LoginRequired
 from mcp_optimizer.identity.logins import Logins
-from mcp_optimizer.settings import load_settings
-from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.waiting import until
 

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mcp_optimizer"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
+OURS = {"mcp_optimizer", "mcp_optimizer_demo"}
+
 ONLY_FOR_TYPES = {"_typeshed"}
 """Modules that exist for type checkers alone."""
 
@@ -57,7 +59,10 @@ def imported() -> Iterator[tuple[Path, str]]:
                 names = [alias.name for alias in node.names]
             for name in names:
                 root = name.partition(".")[0]
-                if root != "mcp_optimizer" and root not in sys.stdlib_module_names | ONLY_FOR_TYPES:
+                if (
+                    root not in {"mcp_optimizer", "mcp_optimizer_demo"}
+                    and root not in sys.stdlib_module_names | ONLY_FOR_TYPES
+                ):
                     yield path, name
 
 

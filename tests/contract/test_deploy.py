@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mcp_optimizer.settings import PREFIX, Settings
+from mcp_optimizer.config.settings import PREFIX, Settings
 from tests.cluster import HAPROXY_FILE, NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +98,7 @@ def test_autoscaling_uses_gauges_that_are_served() -> None:
         for one in KINDS["HorizontalPodAutoscaler"]["spec"]["metrics"]
         if one["type"] == "Pods"
     }
-    gauges = (ROOT / "src/mcp_optimizer/metrics/load_gauges.py").read_text()
+    gauges = (ROOT / "src/mcp_optimizer/metrics/prometheus.py").read_text()
     assert used
     assert {name for name in used if f'"{name.removeprefix("mcp_optimizer_")}"' not in gauges} == set()
 

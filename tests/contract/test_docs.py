@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from mcp_optimizer.cli import program
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -63,27 +63,25 @@ INSIDES = {
 
 UNDOCUMENTED_NAMES = {
     ("serving/pipes.py", "asyncio.streams.FlowControlMixin"),
-    ("upstream/processes.py", "asyncio.subprocess.SubprocessStreamProtocol"),
+    ("upstream/transports/processes.py", "asyncio.subprocess.SubprocessStreamProtocol"),
     ("metrics/prometheus.py", "prometheus_client.exposition.choose_encoder"),
-    ("upstream/http_client.py", "urllib.request.proxy_bypass"),
+    ("runtime/outgoing.py", "urllib.request.proxy_bypass"),
 }
 """Names that their modules do not offer."""
 
 SDK_NAMES = {
-    ("relay/sdk_calls.py", "mcp.server._otel.OpenTelemetryMiddleware"),
-    ("relay/sdk_calls.py", "mcp.shared.jsonrpc_dispatcher._InFlight"),
-    ("relay/sdk_calls.py", "mcp.shared.jsonrpc_dispatcher._JSONRPCDispatchContext"),
-    ("serving/modern_lane.py", "mcp.server.runner.modern_error_data"),
+    ("serving/dispatcher.py", "mcp.server.runner.modern_error_data"),
+    ("serving/stdio.py", "mcp.server.connection.NotifyOnlyOutbound"),
 }
 """The same of the `mcp` package, at most these."""
 
-TEXTS = {("relay/sdk_calls.py", "_TRACER_PROVIDER")}
+TEXTS = {("serving/tracing.py", "_TRACER_PROVIDER")}
 """Private members that are asked for by a text."""
 
 FOREIGN_HOOKS = {("largejson/raw.py", "__pydantic_serializer__")}
 """Attributes that another library looks for in our classes."""
 
-MODULES_WRITTEN = {"runtime/lazy_packages.py"}
+MODULES_WRITTEN = {"runtime/lazy_imports.py"}
 """Files that put modules into `sys.modules`; `tests/unit/cli/test_lazy_sdk.py` loads everything of ours with them."""
 
 OWN_TO_PYTHON = re.compile(r"__(?!pydantic|sqlalchemy|rich_repr)\w+__")

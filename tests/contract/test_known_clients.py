@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.known_clients.table import CLIENTS, HABITS
+from mcp_optimizer.config.known_clients.table import CLIENTS, HABITS
 
 PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
-FACTS = PACKAGE / "known_clients"
+FACTS = PACKAGE / "config" / "known_clients"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(FACTS))
 
 NAMES = {*CLIENTS, *(client.title for client in CLIENTS.values()), *HABITS}

@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
 KEYWORDS = {"properties", "required", "$ref"}
 HOME = "mcp_optimizer/domain/json_schema.py"
-OWN_WAY = ("mcp_optimizer/search/document.py", "mcp_optimizer/search/tooltext.py")
+OWN_WAY = ("mcp_optimizer/search/tool_texts.py", "mcp_optimizer/search/tool_texts.py")
 """Modules that still read schemas themselves. Shorten this list; do not add to it."""
 
 

@@ -21,7 +21,7 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from mcp_optimizer.relay.connected import ask_client, connection_of
+from mcp_optimizer.serving.relay.connected import ask_client, connection_of
 from tests.contract.ratchets import mentions_private
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ PACKAGE = ROOT / "src" / "mcp_optimizer"
 IN_USE = {"connected.py": {"_connection", "_request_outbound"}}
 """The private members that each file may use."""
 
-HOMES = [PACKAGE / "relay" / name for name in IN_USE]
+HOMES = [PACKAGE / "serving" / "relay" / name for name in IN_USE]
 
 NOT_THE_SDKS = {"_replace", "_asdict", "_fields", "_mapping", "_exit", "_create_key_func"}
 """Members of named tuples, SQLAlchemy's rows, `os`, and JMESPath's interpreter, which is designed to be subclassed."""

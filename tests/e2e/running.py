@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import mcp_types as types
 from mcp import Client, StdioServerParameters, stdio_client
 
-from mcp_optimizer.demo import demo_server_commands
+from mcp_optimizer_demo import demo_server_commands
 from tests.warm import WARM_PYTHON
 
 COMMAND = [sys.executable, "-m", "mcp_optimizer"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 from benchmarks.clients import PlainClient
 
-from mcp_optimizer.cli.signals import AFTERWARDS
+from mcp_optimizer.cli.serving_process import GRACE_SECONDS
 from tests.waiting import until
 
 PAUSES = 7.0
@@ -20,7 +20,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 def ended_well(code: int, taken: float, shutdown: float) -> bool:
     """Whether a gateway ended in time: by itself, or by its clock, which it may reach on a machine that pauses."""
-    clock = shutdown + AFTERWARDS
+    clock = shutdown + GRACE_SECONDS
     return (code == 0 or (code == 1 and taken >= clock)) and taken < clock + PAUSES
 
 

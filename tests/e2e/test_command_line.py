@@ -13,7 +13,7 @@ from mcp import Client
 
 from mcp_optimizer import FindToolResponse, __version__
 from mcp_optimizer.cli.setup import STARTER
-from mcp_optimizer.upstream.config import parse_server_file
+from mcp_optimizer.config.serverfile.parser import parse_server_file
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import command, gateway_at, http_gateway, until_found
 

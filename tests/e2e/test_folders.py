@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from mcp import Client, stdio_client
 
-from mcp_optimizer.folders.trusted import notes_file
+from mcp_optimizer.config.trusted_files import notes_file
 from tests.conftest import plain_server
 from tests.e2e.running import COMMAND, command, gateway_on_stdio, until_found
 from tests.waiting import until

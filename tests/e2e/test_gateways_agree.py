@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.callers.keys import Wanted, new_key
-from mcp_optimizer.callers.known_keys import opened_keys
-from mcp_optimizer.catalog.embedding_turns import EmbeddingTurns
-from mcp_optimizer.domain.announcements import News
+from mcp_optimizer.access.callers.keys import Wanted, new_key
+from mcp_optimizer.access.callers.known_keys import opened_keys
+from mcp_optimizer.catalog.ingestion import EmbeddingTurns
+from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.tiers import ProfileName, Tier
@@ -135,7 +135,9 @@ async def test_what_is_decided_at_one_gateway_or_by_a_command_is_told_to_all(
     world = World(tmp_path)
     config = write_servers({"post": world.local})
     async with two_gateways(config, place, trust_local="block") as (one, two):
-        told: dict[News, list[tuple[str, ...]]] = {news: [] for news in (News.APPROVED, News.KEYS, News.ENDED)}
+        told: dict[ChangeKind, list[tuple[str, ...]]] = {
+            news: [] for news in (ChangeKind.APPROVED, ChangeKind.KEYS, ChangeKind.ENDED)
+        }
         for news, heard in told.items():
             two.parts.announcements.listen(news, partial(hear, heard))
         world.lists(RELIST, POISONED)
@@ -144,20 +146,20 @@ async def test_what_is_decided_at_one_gateway_or_by_a_command_is_told_to_all(
             await until(partial(is_held, optimizer))
         waiting = (await one.keeper.pins("post")).waiting_tools
         assert await one.keeper.approve("post", {"send_letter": waiting["send_letter"].hash}, "ada") == ["send_letter"]
-        await until(lambda: ("post",) in told[News.APPROVED])
+        await until(lambda: ("post",) in told[ChangeKind.APPROVED])
         await until(lambda: "send_letter" in two.snapshot.by_name)
 
         async with opened_keys(place) as keys:
             key, _ = new_key(Wanted("ada", None, Risk.READ, Role.NONE), datetime.now(UTC))
             assert await keys.add(key, 10) == ""
-            await until(lambda: len(told[News.KEYS]) == 1)
+            await until(lambda: len(told[ChangeKind.KEYS]) == 1)
             assert await keys.revoke("ada", key.created_at_ms + 1)
-            await until(lambda: len(told[News.KEYS]) == 2)
+            await until(lambda: len(told[ChangeKind.KEYS]) == 2)
 
         stored = await one.storage.gateways()
         assert stored is not None
         await stored.end_session("a hash", 2**40, 0)
-        await until(lambda: ("a hash",) in told[News.ENDED])
+        await until(lambda: ("a hash",) in told[ChangeKind.ENDED])
         assert await stored.ended_among(["a hash", "another"]) == {"a hash"}
 
 

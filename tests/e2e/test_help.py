@@ -8,7 +8,7 @@ from pathlib import Path
 import typer.main
 
 from mcp_optimizer.cli import program
-from mcp_optimizer.cli.groups import OwnOptionsFirst
+from mcp_optimizer.cli.command_options import OwnOptionsFirst
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import Finished, command, gateway_at
 from tests.e2e.test_control import until_reached

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.textfiles.kinds import FileKind
-from mcp_optimizer.textfiles.reading import parsed
+from mcp_optimizer.config.textfiles.kinds import FileKind
+from mcp_optimizer.config.textfiles.reading import parsed
 from tests.conftest import plain_server
 from tests.e2e.running import Finished, command
 

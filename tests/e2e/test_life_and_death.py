@@ -24,7 +24,7 @@ import httpx2
 import pytest
 from benchmarks.clients import PlainClient
 
-from mcp_optimizer.upstream.processes import depth
+from mcp_optimizer.upstream.transports.processes import depth
 from tests.conftest import Entry, WriteServers
 from tests.e2e.running import COMMAND
 from tests.e2e.stopping import ended_well, gauge, says

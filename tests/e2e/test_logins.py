@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.app.optimizer import Optimizer
+from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import LoginRequired, UpstreamError
-from mcp_optimizer.identity.attempt import Attempt
-from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.identity.oauth_client import Attempt
 from tests import waiting
 from tests.servers.login_world import LoginWorld, login_world
 

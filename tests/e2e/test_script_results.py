@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.errors import InvalidRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

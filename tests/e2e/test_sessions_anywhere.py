@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.use import StoredUse
+from mcp_optimizer.db.tool_uses import StoredUse
 from mcp_optimizer.domain.principal import ANYONE
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds

@@ -14,7 +14,7 @@ from mcp import Client, stdio_client
 
 from mcp_optimizer import Optimizer
 from mcp_optimizer.domain.own_tools import SPLIT_TOOLS
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.token_counter import TokenCounter
 from tests.e2e.running import demo_entry, gateway_on_stdio
 from tests.waiting import until

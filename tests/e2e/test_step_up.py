@@ -12,10 +12,9 @@ import uvicorn
 from mcp_types import JSONRPCRequest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.callers.credentials import Credentials
-from mcp_optimizer.callers.door import Door
-from mcp_optimizer.callers.key_sets import KeySet
-from mcp_optimizer.callers.tokens import SignedTokens
+from mcp_optimizer.access.callers.door import Door
+from mcp_optimizer.access.callers.signed_tokens import KeySet, SignedTokens
+from mcp_optimizer.access.callers.verification import Credentials
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.identity.web import Web

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.access.trust.pins import baseline, identity_of, instructions_of, pin_of
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.pins import StoredPins
 from mcp_optimizer.domain.pins import INSTRUCTIONS, Pins, ServerPin
 from mcp_optimizer.domain.tools import Definition, McpTool
-from mcp_optimizer.trust.pins import baseline, identity_of, instructions_of, pin_of
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from tests.conftest import WriteServers
 from tests.e2e.running import Finished, command
 

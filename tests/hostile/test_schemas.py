@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.notes import first_sentence, lift_notes
 from mcp_optimizer.compression.references import drop_unused_definitions
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.search.tooltext import parameter_names
+from mcp_optimizer.search.tool_texts import parameter_names
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import live_catalog, running
 

@@ -19,9 +19,9 @@ import pytest_asyncio
 
 from mcp_optimizer import Optimizer
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.errors import InvalidRequest, OptimizerError
-from mcp_optimizer.scripts.running import ScriptRunner
+from mcp_optimizer.scripts.runner import ScriptRunner
 from tests.hostile import scripts
 from tests.hostile.scripts import FILE, WITNESS
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.tool_forms import ToolForms
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
-from mcp_optimizer.gateway.built_in import BuiltInServers
+from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.python_text import Stubs
@@ -21,7 +22,6 @@ from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.pool import UpstreamPool
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 
 

@@ -55,11 +55,11 @@ LEFT_OUT = ("__main__", ".migrations", ".onnx")
 def load(command: list[str]) -> None:
     """Import everything. The demo servers that forks start are forks, too, made with `command`."""
     import mcp_optimizer
-    from mcp_optimizer import demo
+    import mcp_optimizer_demo
     from mcp_optimizer.token_counter import DEFAULT_ENCODING, load_encoding
 
-    warm = {name: [*command, *arguments] for name, (_, *arguments) in demo.demo_server_commands().items()}
-    demo.demo_server_commands = lambda: warm
+    warm = {name: [*command, *arguments] for name, (_, *arguments) in mcp_optimizer_demo.demo_server_commands().items()}
+    mcp_optimizer_demo.demo_server_commands = lambda: warm
     for module in pkgutil.walk_packages(mcp_optimizer.__path__, "mcp_optimizer."):
         if not any(part in module.name for part in LEFT_OUT):
             importlib.import_module(module.name)

@@ -1,4 +1,5 @@
 """The composition root: settings in, a running `Optimizer` out. The only room that knows concrete parts.
 
-`parts` builds, `life` starts and stops, `endpoints` and `dashboard` serve, `servers` and `options` read the settings.
+`parts` builds, `life` starts and stops, `endpoints` and `dashboard` serve, `servers` and `part_options` read the
+settings. Importing this package loads nothing, because commands import `control` from it.
 """

@@ -7,14 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from mcp_optimizer.app.parts import Parts
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.domain.events import Event
-from mcp_optimizer.gateway.found import FoundTools
-from mcp_optimizer.known_clients.table import habits_of
-from mcp_optimizer.largejson.text import compact
-from mcp_optimizer.metrics.belonging import own_history
-from mcp_optimizer.metrics.prices import prices_of
-from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
+from mcp_optimizer.gateway.found_tools import FoundTools
+from mcp_optimizer.largejson.compact_json import compact
+from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices, own_history, prices_of
 from mcp_optimizer.metrics.usage import Usage, make_usage
 from mcp_optimizer.metrics.weights import weights
 from mcp_optimizer.runtime.lazy import lazy

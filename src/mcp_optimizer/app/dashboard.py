@@ -13,25 +13,23 @@ from mcp_optimizer import __version__
 from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.parts import Parts
-from mcp_optimizer.dashboard.acts import Acts
-from mcp_optimizer.dashboard.audit_routes import AuditRoutes, AuditSources
-from mcp_optimizer.dashboard.caller_routes import CallerRoutes, CallerSources
-from mcp_optimizer.dashboard.file_changes import FileChanges
+from mcp_optimizer.dashboard.audit_pages import AuditRoutes, AuditSources
+from mcp_optimizer.dashboard.caller_pages import CallerRoutes, CallerSources
 from mcp_optimizer.dashboard.guard import Guard
-from mcp_optimizer.dashboard.logins import CALLBACK, LoginPages, LoginSources
+from mcp_optimizer.dashboard.login_pages import CALLBACK, LoginPages, LoginSources
 from mcp_optimizer.dashboard.monitoring import metrics_route
-from mcp_optimizer.dashboard.own_host import OwnHost
+from mcp_optimizer.dashboard.overview_routes import Dashboard, DashboardSources
 from mcp_optimizer.dashboard.reception import Entrance, Reception
-from mcp_optimizer.dashboard.routes import Dashboard, Sources
-from mcp_optimizer.dashboard.rule_routes import RuleRoutes, RuleSources
-from mcp_optimizer.dashboard.server_routes import ServerRoutes, ServerSources
+from mcp_optimizer.dashboard.rule_pages import RuleRoutes, RuleSources
+from mcp_optimizer.dashboard.server_routes import FileChanges, ServerRoutes, ServerSources
+from mcp_optimizer.dashboard.sign_in_host import SignInHost
 from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.dashboard.signing_in import SignInForms
-from mcp_optimizer.dashboard.trial_routes import TrialRoutes, TrialSources
-from mcp_optimizer.dashboard.trust_routes import TrustRoutes, TrustSources
+from mcp_optimizer.dashboard.trial_pages import TrialRoutes, TrialSources
+from mcp_optimizer.dashboard.trust_pages import TrustRoutes, TrustSources
+from mcp_optimizer.dashboard.visitor import ActRecorder
 from mcp_optimizer.domain.addresses import is_loopback
-from mcp_optimizer.metrics.load_gauges import GatewayName, Load, LoadGauges
-from mcp_optimizer.metrics.prometheus import Meters
+from mcp_optimizer.metrics.prometheus import GatewayName, LoadGauges, Meters, ProcessLoad
 from mcp_optimizer.runtime.worker_place import worker_name
 
 if TYPE_CHECKING:
@@ -79,10 +77,10 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
     )
 
 
-def own_host(parts: Parts, host: str) -> OwnHost | None:
+def own_host(parts: Parts, host: str) -> SignInHost | None:
     """The name that sign-ins have to themselves where any program may listen beside us, and no name was chosen."""
     is_wanted = is_loopback(host) and not parts.settings.public_url
-    return OwnHost(parts.storage.signatures) if is_wanted else None
+    return SignInHost(parts.storage.signatures) if is_wanted else None
 
 
 def _changes(parts: Parts, reloading: Reloading | None) -> FileChanges | None:
@@ -104,7 +102,7 @@ def _servers(parts: Parts, guard: Guard, changes: FileChanges | None, reloading:
         changes=changes,
         broken=lambda: reloading.problem if reloading is not None else "",
         secrets=partial(_secrets, place, parts) if place is not None else None,
-        acts=Acts(parts.trail),
+        acts=ActRecorder(parts.trail),
         version=__version__,
     )
     return ServerRoutes(sources, guard)
@@ -119,8 +117,8 @@ def _secrets(place: Path | str, parts: Parts) -> Secrets:
     return Secrets(Vault(parts.storage.secrets, keys_of(place, os.environ)))
 
 
-def _sources(parts: Parts, costs: Costs, trials: TrialRoutes) -> Sources:
-    return Sources(
+def _sources(parts: Parts, costs: Costs, trials: TrialRoutes) -> DashboardSources:
+    return DashboardSources(
         gateway=parts.gateway,
         forms=parts.forms,
         recorder=parts.recorder,
@@ -144,7 +142,7 @@ def _login_pages(parts: Parts, guard: Guard) -> LoginPages:
 
 def _sharing(parts: Parts, guard: Guard) -> list[Route]:
     """Callers, rules, trust and the audit."""
-    storage, catalog, acts = parts.storage, parts.catalog, Acts(parts.trail)
+    storage, catalog, acts = parts.storage, parts.catalog, ActRecorder(parts.trail)
     callers = CallerSources(
         keys=storage.api_keys,
         audit=storage.audit,
@@ -165,11 +163,11 @@ def _sharing(parts: Parts, guard: Guard) -> list[Route]:
 def _meters(parts: Parts, life: Life, costs: Costs) -> Meters:
     recorder, gate = parts.recorder, parts.gate
 
-    def load() -> Load:
+    def load() -> ProcessLoad:
         admissions, requests = parts.pool.admissions(), life.requests
         calls = sum(one.under_way for one in admissions)
         waiting = sum(one.waiting for one in admissions)
-        return Load(len(requests), calls, waiting, requests.sessions, life.lag.longest, life.is_ready)
+        return ProcessLoad(len(requests), calls, waiting, requests.sessions, life.lag.longest, life.is_ready)
 
     gauges = LoadGauges(load, _name())
     meters = Meters(lambda: parts.catalog.snapshot, recorder, lambda: costs.assumptions, lambda: gate.refused, gauges)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mcp_optimizer import __version__
+from mcp_optimizer.app.control.answers import Answers, AnswerSources, Invite, Operations
+from mcp_optimizer.app.control.listener import ControlListener
 from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.life import Life
-from mcp_optimizer.app.options import is_open, is_transparent, items, selected_profile, server_options
+from mcp_optimizer.app.part_options import is_open, is_transparent, items, selected_profile, server_options
 from mcp_optimizer.app.parts import Parts
-from mcp_optimizer.catalog.forms import Detail
-from mcp_optimizer.control.answers import Answers, AnswerSources, Invite, Operations
-from mcp_optimizer.control.listener import ControlListener
-from mcp_optimizer.domain.announcements import News
+from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.worker_place import worker_name
 from mcp_optimizer.serving.server import build_server
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from mcp_optimizer.app.reloading import Reloading
-    from mcp_optimizer.dashboard.routes import Dashboard
+    from mcp_optimizer.dashboard.overview_routes import Dashboard
     from mcp_optimizer.domain.token_issuers import TokenIssuer
 
 
@@ -105,7 +105,7 @@ def http_app(
     parts: Parts, life: Life, costs: Costs, host: str, reloading: Reloading | None = None
 ) -> tuple[ASGIApp, Dashboard | None]:
     """/mcp, /health, /ready, and, if the settings want it, the dashboard."""
-    from mcp_optimizer.callers.door import Door
+    from mcp_optimizer.access.callers.door import Door
     from mcp_optimizer.domain.addresses import is_loopback
     from mcp_optimizer.serving.ended_sessions import EndedSessions
     from mcp_optimizer.serving.http import admitted_hosts, build_http_app
@@ -124,7 +124,7 @@ def http_app(
         dashboard, routes = build_dashboard(parts, life, costs, host, admitted_hosts(hosts, origins), reloading)
     stored = parts.storage.gateways if settings.database_place is not None else None
     ended = EndedSessions(stored, parts.storage.breaker)
-    parts.announcements.listen(News.ENDED, ended.told)
+    parts.announcements.listen(ChangeKind.ENDED, ended.told)
     app = build_http_app(
         mcp_server(parts),
         parts.catalog,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.gateway.starting import StartingServers
+from mcp_optimizer.gateway.starting_servers import StartingServers
 
 FIRST_LISTS = 10.0
 """Seconds that first requests wait for servers that are starting."""

@@ -1,4 +1,7 @@
-"""Starts an optimizer, says whether it is ready, and stops it: one stack, ended under one deadline."""
+"""Starts an optimizer, says whether it is ready, and stops it: one stack, ended under one deadline.
+
+A part that fails or hangs while it ends is named in the log and does not keep the others from ending.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,70 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from importlib import import_module
+from typing import Any
 
-from mcp_optimizer.app.ending import Ending
 from mcp_optimizer.app.first_start import FIRST_LISTS
-from mcp_optimizer.app.options import is_transparent, profiles_in_use
+from mcp_optimizer.app.part_options import is_transparent, profiles_in_use
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import NotStarted, OptimizerError
-from mcp_optimizer.runtime.loop_lag import LoopLag
+from mcp_optimizer.runtime.loop_timers import LoopLag
 from mcp_optimizer.runtime.memory import give_back, share_pools
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.last_requests import LastRequests
 from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
+
+LEAST = 0.1
+"""Minimum seconds for a part to end, even if another took all the time."""
+
+End = Callable[[], Coroutine[Any, Any, None]]
+
+
+class ShutdownSequence:
+    """What is to be ended, the last first. Ends once, however often it is asked to; whoever asks again waits for it."""
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._turn = asyncio.Lock()
+        self._ends_at = 0.0
+
+    def add(self, what: str, end: End) -> None:
+        self._stack.push_async_callback(self._end, what, end)
+
+    def first(self, stop: Callable[[], None]) -> None:
+        """Done at once, before what was added so far is ended."""
+        self._stack.callback(stop)
+
+    async def all(self, seconds: float) -> None:
+        """`seconds`: how long all of it may take. Whoever is cancelled meanwhile has begun to end the rest, too."""
+        async with self._turn:
+            self._ends_at = time.monotonic() + seconds
+            await self._stack.aclose()
+
+    async def _end(self, what: str, end: End) -> None:
+        left = max(LEAST, self._ends_at - time.monotonic())
+        task = asyncio.create_task(end())
+        # Not a timeout around it: what does not end when it is told to may not end when it is cancelled, either.
+        await asyncio.wait({task}, timeout=left)
+        if not task.done():
+            task.cancel()
+            logger.error("Shutdown: %s did not end within %.1f s.", what, left)
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("Shutdown: %s failed to end.", what, exc_info=error)
+
+
+async def end_all(parts: Mapping[str, End], seconds: float) -> None:
+    """End some parts, in their order. One that fails or takes too long is logged, and the others continue."""
+    ending = ShutdownSequence()
+    for what, end in reversed(list(parts.items())):
+        ending.add(what, end)
+    await ending.all(seconds)
+
 
 _UNUSED = 10.0
 """Seconds after the start for which the tokenizer is kept if nobody calls."""
@@ -42,7 +93,7 @@ class Life:
         """Those over HTTP that are in progress; none more is taken during shutdown."""
         self.lag = LoopLag()
         # Ended from the last to the first, whether or not they were started: some are used without that.
-        self._ending = Ending()
+        self._ending = ShutdownSequence()
         self._ending.add("the database", parts.storage.close)
         self._ending.add("the results that were cut", parts.kept_results.stop)
         if parts.trail is not None:

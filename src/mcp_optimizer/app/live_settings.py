@@ -1,4 +1,4 @@
-"""Which settings can change while the gateway runs, and how its parts are told. Every setting is in one of two sets.
+"""Which settings can change while the gateway runs, and how they reach its parts. Every setting is in one of two sets.
 
 `docs/running.md` lists them from here. Called by `reloading`.
 """
@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from mcp_optimizer.app.options import budgets, concise_profiles, items, result_options, rulebook
+from mcp_optimizer.app.part_options import budgets, concise_profiles, items, result_options, rulebook
 from mcp_optimizer.app.parts import Parts, keeping_signpost
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.config.settings import Settings
 
 Tell = Callable[[Parts, Settings], None]
 

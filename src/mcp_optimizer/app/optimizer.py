@@ -1,39 +1,71 @@
-"""`Optimizer`: all of a user's MCP servers behind one object. Whatever it does, one of its parts does."""
+"""`Optimizer`: all of a user's MCP servers behind one object. Whatever it does, one of its parts does.
+
+Servers may also be known by dumps of their tools/list only: these are shown and measured, and never started.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from mcp_optimizer.app.control.answers import Answers
+from mcp_optimizer.app.control.listener import ControlListener
 from mcp_optimizer.app.costs import Costs
-from mcp_optimizer.app.dumps import are_many, dumped_servers, measure
 from mcp_optimizer.app.endpoints import command_answers, control_listener, http_app, mcp_server
 from mcp_optimizer.app.life import Life
-from mcp_optimizer.app.parts import build_parts
+from mcp_optimizer.app.parts import Parts, build_parts
 from mcp_optimizer.app.reloading import Reloading, ReloadOutcome
 from mcp_optimizer.app.servers import server_specs
 from mcp_optimizer.catalog import Snapshot
-from mcp_optimizer.catalog.forms import Detail
-from mcp_optimizer.control.answers import Answers
-from mcp_optimizer.control.listener import ControlListener
+from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.gateway.found import FindToolResponse, ToolListPage, find_response
+from mcp_optimizer.gateway.found_tools import FindToolResponse, ToolListPage, find_response
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
-from mcp_optimizer.metrics.sizes import Sizes
+from mcp_optimizer.metrics.tool_sizes import MANY, FormRecipe, Sizes, measured_in_processes
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.serving.client_habits import find_reply
-from mcp_optimizer.settings import Settings, load_settings
-from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.listing import read_dumps
 from mcp_optimizer.upstream.state import UpstreamState
 
 if TYPE_CHECKING:
-    from mcp_optimizer.dashboard.routes import Dashboard
+    from mcp_optimizer.dashboard.overview_routes import Dashboard
+
+
+def dumped_servers(folder: Path) -> list[UpstreamState]:
+    """One server a file, as if it ran."""
+    return [
+        UpstreamState(ServerSpec(name=name, transport=Transport.STDIO), ServerStatus.RUNNING, listing)
+        for name, listing in read_dumps(folder)
+    ]
+
+
+def are_many(dumps: Sequence[UpstreamState]) -> bool:
+    """Whether it pays to measure them in other processes."""
+    return sum(len(state.listing.tools) for state in dumps) >= MANY
+
+
+async def measure(parts: Parts, dumps: Sequence[UpstreamState]) -> Sizes:
+    """Measure in other processes, and show what was measured; nothing is indexed."""
+    settings = parts.settings
+    kinds = (settings.signature_notes, settings.dialect)
+    making = FormRecipe(settings.encoding, *kinds, settings.groups, settings.schema_notes)
+    measured = await measured_in_processes([(state.name, state.listing.tools) for state in dumps], making)
+    parts.forms.learn(measured.compressed)
+    states = {state.name: replace(state, listing=state.listing.summary()) for state in dumps}
+    baseline = sum(tool.tokens for tool in measured.tools)
+    parts.catalog.show(Snapshot(measured.tools, states=states, baseline_tokens=baseline))
+    return measured.sizes
+
 
 _END = 10.0
 """Seconds for everything to end after the calls in progress have. Servers take one or two; the rest is for a database

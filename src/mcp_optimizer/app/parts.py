@@ -1,4 +1,8 @@
-"""All parts of one optimizer, built by their constructors alone: what stands below first. Starts nothing."""
+"""All parts of one optimizer, built by their constructors alone: what stands below first. Starts nothing.
+
+The only place that puts parts together. Scripts are built in `script_parts`, so that nothing of them is loaded while
+they are off.
+"""
 
 from __future__ import annotations
 
@@ -12,78 +16,128 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer import __version__
-from mcp_optimizer.app.configuration import configuration_of
+from mcp_optimizer.access.audit.trail import AuditTrail, SessionLabels
+from mcp_optimizer.access.callers.known_keys import KnownKeys
+from mcp_optimizer.access.callers.verification import Credentials
+from mcp_optimizer.access.policy.policy import Policy
+from mcp_optimizer.access.policy.rates import Rates
+from mcp_optimizer.access.trust.pin_keeper import PinKeeper
 from mcp_optimizer.app.first_start import FirstStart
-from mcp_optimizer.app.neighbours import Neighbours, neighbours_of
-from mcp_optimizer.app.options import (
+from mcp_optimizer.app.part_options import (
     audit_options,
     budgets,
     check_driver,
     concise_profiles,
+    configuration_of,
     description_writer,
     is_native,
     is_transparent,
     items,
     policy_of,
     pool_options,
+    price_of_results,
+    result_options,
     token_issuers,
     trust_modes,
 )
-from mcp_optimizer.app.results import result_store, results_of
-from mcp_optimizer.app.scripts import script_runner, script_stubs
+from mcp_optimizer.app.script_parts import script_runner, script_stubs, stored_scripts
 from mcp_optimizer.app.shared_lists import SharedLists
-from mcp_optimizer.app.stored_scripts import stored_scripts
-from mcp_optimizer.audit.sessions import SessionLabels
-from mcp_optimizer.audit.trail import AuditTrail
-from mcp_optimizer.callers.credentials import Credentials
-from mcp_optimizer.callers.known_keys import KnownKeys
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
-from mcp_optimizer.catalog.shapes import LearnedShapes
-from mcp_optimizer.catalog.use import LearnedUse
+from mcp_optimizer.catalog.learned_shapes import LearnedShapes
+from mcp_optimizer.catalog.learned_use import LearnedUse
+from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.compression.compress import Dialect, SchemaNotes
 from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.db.announcing import OtherGateways
 from mcp_optimizer.db.storage import Storage
-from mcp_optimizer.domain.announcements import News
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.own_tools import OWN_NAMES, own_tools
-from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.domain.gateways import ChangeKind
+from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode, own_tools
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.gateway.permissions import Permissions
-from mcp_optimizer.gateway.views import Views
+from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.store import InVault, SecretRows
 from mcp_optimizer.identity.web import Web
 from mcp_optimizer.metrics.accounts import Accounts
-from mcp_optimizer.metrics.event_log import event_logger, log_event
-from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.policy.access import Policy
-from mcp_optimizer.policy.rates import Rates
+from mcp_optimizer.metrics.recorder import Recorder, event_logger, log_event
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.signposts import Keep, KnownSignpost, Signposts
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
-from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.cache import ResultCache
-from mcp_optimizer.results.store import ResultStore
-from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.results.estimates import Estimator
+from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.results.result_store import ResultStore, StoreLimits
+from mcp_optimizer.runtime.deferred_work import ForegroundGate
 from mcp_optimizer.runtime.outgoing import Outgoing
+from mcp_optimizer.runtime.signatures import OwnedNames, Signatures, new_owner
+from mcp_optimizer.runtime.worker_place import worker_place
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.gate import Gate
+from mcp_optimizer.serving.peers import Peers
+from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.signpost_file import keep_signpost, read_signpost
-from mcp_optimizer.settings import Settings
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.trust.keeper import Keeper
-from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.pool import UpstreamPool
-from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.reporting import ServerNews
 
 if TYPE_CHECKING:
     from mcp_optimizer.identity.vault import Vault
-    from mcp_optimizer.scripts.running import ScriptRunner
+    from mcp_optimizer.scripts.runner import ScriptRunner
     from mcp_optimizer.scripts.stored import StoredScripts
+    from mcp_optimizer.serving.forwarding import Forwarding
+
+
+@dataclass(frozen=True)
+class GatewayPeers:
+    """The names of what waits here, and the other gateways."""
+
+    names: OwnedNames
+    peers: Peers
+    signatures: Signatures
+
+    def conversations(self) -> str:
+        """What every gateway hashes the names of conversations with, so that a client has one at all of them."""
+        return self.signatures.shared_mark("conversation")
+
+    def forwarding(self) -> Forwarding:
+        """Passes on to them what only one of them can answer."""
+        from mcp_optimizer.serving.forwarding import Forwarding
+
+        return Forwarding(self.peers, self.names, self.signatures)
+
+
+def neighbours_of(settings: Settings, storage: Storage) -> GatewayPeers | None:
+    """Gateways share a PostgreSQL, and workers of one `serve` any database."""
+    is_shared = isinstance(settings.database_place, str) or worker_place(os.environ) is not None
+    if settings.http is None or settings.database_place is None or not is_shared:
+        return None
+    own = new_owner()
+    peers = Peers(own, __version__, storage.gateways)
+    return GatewayPeers(OwnedNames(own, storage.signatures), peers, storage.signatures)
+
+
+def result_store(settings: Settings, storage: Storage) -> ResultStore:
+    """Where the rest of a cut result is kept."""
+    limits = StoreLimits(settings.kept_hours, settings.kept_megabytes, settings.limits.waiting_results)
+    return ResultStore(storage.kept_results, limits, storage.breaker)
+
+
+def results_of(
+    settings: Settings, counter: TokenCounter, store: ResultStore, shapes: LearnedShapes | None, cache: ResultCache
+) -> Results:
+    return Results(
+        Estimator(settings.token_estimate, counter),
+        store,
+        result_options(settings),
+        cache,
+        price_of_results(settings),
+        settings.limits,
+        shapes.learn if shapes is not None else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -100,7 +154,7 @@ class Parts:
     logins: Logins
     credentials: Credentials
     storage: Storage
-    neighbours: Neighbours | None
+    neighbours: GatewayPeers | None
     announcements: OtherGateways
     shared_lists: SharedLists
     kept_results: ResultStore
@@ -117,7 +171,7 @@ class Parts:
     use: LearnedUse | None
     shapes: LearnedShapes | None
     trail: AuditTrail | None
-    keeper: Keeper
+    keeper: PinKeeper
     policy: Policy
     scripts: ScriptRunner | None
     stored_scripts: StoredScripts | None
@@ -133,7 +187,7 @@ def build_parts(
 ) -> Parts:
     """The only place that knows what each part is given. `is_given`: the servers are a program's, not a file's."""
     check_driver(settings)
-    counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundFirst()
+    counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundGate()
     configuration = configuration_of(settings, specs if is_given else None)
     storage = Storage(settings.database_place, configuration=configuration)
     neighbours = neighbours_of(settings, storage)
@@ -146,7 +200,7 @@ def build_parts(
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
     credentials = _credentials(settings, storage, outgoing)
-    keeper = Keeper(storage.pins, trust_modes(settings, specs), is_stored=settings.database_place is not None)
+    keeper = PinKeeper(storage.pins, trust_modes(settings, specs), is_stored=settings.database_place is not None)
     own_names = () if is_transparent(settings) else OWN_NAMES
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
     notes, schema_notes = Notes(settings.signature_notes), SchemaNotes(settings.schema_notes)
@@ -154,7 +208,7 @@ def build_parts(
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
     announcements = OtherGateways(settings.database_place, storage.announced)
     cache = ResultCache(settings.cache_megabytes, others=announcements)
-    announcements.listen(News.WRITTEN, cache.forget)
+    announcements.listen(ChangeKind.WRITTEN, cache.forget)
     kept = result_store(settings, storage)
     results = results_of(settings, counter, kept, shapes, cache)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
@@ -206,8 +260,8 @@ def build_parts(
     news.listen(relay.on_state, relay.on_notice, relay.on_gone)
     for forget in (logins.forget, cache.clear, permissions.server_gone):
         news.listen(on_gone=forget)
-    announcements.listen(News.KEYS, credentials.keys_changed)
-    announcements.listen(News.APPROVED, keeper.look)
+    announcements.listen(ChangeKind.KEYS, credentials.keys_changed)
+    announcements.listen(ChangeKind.APPROVED, keeper.look)
     return Parts(
         settings=settings,
         configuration=configuration,
@@ -286,9 +340,8 @@ def _credentials(settings: Settings, storage: Storage, outgoing: Outgoing) -> Cr
     if not issuers:
         return Credentials(keys)
     # Loaded only here: the libraries for tokens take a while.
-    from mcp_optimizer.callers.introspection import Introspection
-    from mcp_optimizer.callers.key_sets import KeySet
-    from mcp_optimizer.callers.tokens import SignedTokens
+    from mcp_optimizer.access.callers.introspection import Introspection
+    from mcp_optimizer.access.callers.signed_tokens import KeySet, SignedTokens
 
     web = Web(outgoing=outgoing)
     verifiers = {

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_optimizer.app.optimizer import Optimizer
-from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.compression.short_descriptions import Level
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.own_tools import FIND_TOOL, READ_RESULT
 from mcp_optimizer.domain.tools import McpTool

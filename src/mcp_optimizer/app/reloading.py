@@ -1,7 +1,7 @@
-"""Takes in what changed in the server file and the settings file while the gateway runs, and says what is wrong there.
+"""Applies changes of the server file and the settings file while the gateway runs, and reports what is wrong there.
 
-An edit that cannot be read changes nothing. Called by `Optimizer`, which starts and stops it; parts are told by
-`live_settings` and by the pool itself.
+An edit that cannot be read changes nothing. Called by `Optimizer`, which starts and stops it; changed settings reach
+the parts through `live_settings`, and changed servers through the pool.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_optimizer.app.live_settings import LIVE, differing, tell
-from mcp_optimizer.app.options import trust_modes
+from mcp_optimizer.app.part_options import trust_modes
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.app.servers import changed_specs
+from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.config.trusted_files import notes_file
 from mcp_optimizer.errors import ConfigurationError, listed
-from mcp_optimizer.folders.trusted import notes_file
-from mcp_optimizer.runtime.regular_files import Sign, read_regular, sign_of
+from mcp_optimizer.runtime.local_files import Sign, read_regular, sign_of
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.settings import Settings
-from mcp_optimizer.upstream.spec import ServerSpec
 
 logger = logging.getLogger(__name__)
 

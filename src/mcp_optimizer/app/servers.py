@@ -11,17 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.app.options import check_driver, items
-from mcp_optimizer.demo import demo_server_commands
+from mcp_optimizer.app.part_options import check_driver, items
+from mcp_optimizer.config.serverfile.parser import given_servers, parse_server_file, read_server_file
+from mcp_optimizer.config.serverfile.self_reference import SAME_ADDRESS, is_own_address
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.config.serverfile.variables import LookUp, SecretValues
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.config.trusted_files import SERVER_FILE, folder_file
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
-from mcp_optimizer.folders.trusted import SERVER_FILE, folder_file
-from mcp_optimizer.settings import Settings
-from mcp_optimizer.upstream.config import parse_server_file, read_server_file
-from mcp_optimizer.upstream.given import given_servers
-from mcp_optimizer.upstream.itself import SAME_ADDRESS, is_own_address
-from mcp_optimizer.upstream.processes import DEEPEST, depth
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.variables import LookUp, SecretValues
+from mcp_optimizer.upstream.transports.processes import DEEPEST, depth
+from mcp_optimizer_demo import demo_server_commands
 
 _UNKNOWN_CALLERS = (
     'its "principal" is "caller", but over HTTP callers are not known: write "shared" to use one login for all, '

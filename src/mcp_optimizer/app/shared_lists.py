@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from mcp_optimizer.db.announcing import OtherGateways
 from mcp_optimizer.db.storage import Storage
-from mcp_optimizer.domain.announcements import News
+from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -35,8 +35,8 @@ class SharedLists:
         self._unsaved: dict[str, None] = {}
         self._tasks = BackgroundTasks(logger, "Lists of tools may differ between gateways")
         refresher.listen(self._promoted)
-        announcements.listen(News.PROMOTED, self._told_of_promotions)
-        announcements.listen(News.COUNTED, self._told_of_counts)
+        announcements.listen(ChangeKind.PROMOTED, self._told_of_promotions)
+        announcements.listen(ChangeKind.COUNTED, self._told_of_counts)
 
     def start(self) -> None:
         self._tasks.spawn(self._begin())
@@ -47,7 +47,7 @@ class SharedLists:
     async def _begin(self) -> None:
         await self._storage.opened()
         if self._storage.has_counted:
-            await self._announcements.announce(News.COUNTED)
+            await self._announcements.announce(ChangeKind.COUNTED)
         await self._share()
 
     def _promoted(self, tool: str) -> None:
@@ -81,4 +81,4 @@ class SharedLists:
             return
         self._refresher.use_promoted([*names, *(tool for tool in self._unsaved if tool not in names)])
         if is_news:
-            await self._announcements.announce(News.PROMOTED)
+            await self._announcements.announce(ChangeKind.PROMOTED)

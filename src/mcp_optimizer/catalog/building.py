@@ -1,22 +1,197 @@
-"""Builds what changes with the tools: the index and all names. Runs in a thread.
+"""Builds what changes with the tools, in a thread: the index, and all names that tools may have.
 
-The event loop continues meanwhile; changes in that time are applied when the result is swapped in. Called by the live
-catalog; takes values and returns values.
+A tool has two possible names: its own, if no other running tool has it, it refers to no other server and models' APIs
+accept it, and a longer one with its server in it. A server that comes or goes then only switches between them, for its
+own tools and for the few that share a name with one of them; the event loop does that in `RunningTools`. Changes that
+happen while an index is built are applied when it is swapped in. Called by the live catalog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from mcp_optimizer.catalog.admitting import Unapproved
-from mcp_optimizer.catalog.record import ToolRecord
-from mcp_optimizer.catalog.running import Count, NamedTools, RunningTools, name_tools
-from mcp_optimizer.catalog.vectors import vectors_in
-from mcp_optimizer.domain.naming import ServerNames
-from mcp_optimizer.search.engine import Encoder, SearchIndex
+import pydantic_core
+
+from mcp_optimizer.catalog.admissions import Unapproved
+from mcp_optimizer.catalog.embedding import vectors_in
+from mcp_optimizer.catalog.tools import CatalogTool, NameTable, ToolRecord
+from mcp_optimizer.domain.naming import NamesOfServer, ServerNames, is_listable
+from mcp_optimizer.domain.tools import Definition
+from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vector, Vocabulary, in_use, translated
-from mcp_optimizer.search.parts import Entry
+
+Count = Callable[[str], int]
+"""The tokens of a definition's JSON."""
+
+
+@dataclass(frozen=True)
+class NamedTools:
+    """All tools of an index with their possible names: `alone` if its own can be used, `longer` if not."""
+
+    table: NameTable = field(default_factory=NameTable)
+    alone: tuple[CatalogTool | None, ...] = ()
+    longer: tuple[CatalogTool | None, ...] = ()
+    shared: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Own names that several servers have, and the positions of their tools."""
+    sharing: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=dict)
+    """By server: the positions and names of its tools whose names are shared."""
+
+
+def name_tools(
+    records: Sequence[ToolRecord], servers: ServerNames, count: Count, before: NamedTools | None = None
+) -> NamedTools:
+    """Make every possible name of these tools. Names that did not change are taken from `before`."""
+    plain = NameTable.of(records, servers)
+    shared = {name: plain.named(name) for name in plain.further}
+    stand_alone, longer = _choose_names(plain, shared)
+    sharing: dict[str, list[tuple[int, str]]] = {}
+    for name, found in shared.items():
+        for position in found:
+            sharing.setdefault(records[position].server, []).append((position, name))
+    alone: list[CatalogTool | None] = []
+    renamed: list[CatalogTool | None] = []
+    known = before or NamedTools()
+    for position, (record, old) in enumerate(_with_old(plain, known.table)):
+        own, long = (None, None) if old is None else (known.alone[old], known.longer[old])
+        called = longer.get(position)
+        if called is None:
+            long = None
+        elif long is None or long.name != called:
+            long = CatalogTool(record, called, count(_wire_json(record.definition, called)))
+        alone.append((own or CatalogTool(record, record.name, record.token_count)) if stand_alone[position] else None)
+        renamed.append(long)
+    table = NameTable.of(records, servers, ((name, position) for position, name in longer.items()))
+    return NamedTools(table, tuple(alone), tuple(renamed), shared, sharing)
+
+
+def _with_old(table: NameTable, before: NameTable) -> Iterator[tuple[ToolRecord, int | None]]:
+    """Each record, with its position in an older table if it is unchanged there."""
+    for server, found in table.ranges.items():
+        for position in found:
+            record = table.records[position]
+            old = before.position(server, record.name)
+            yield record, old if old is not None and before.records[old] is record else None
+
+
+def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tuple[list[bool], dict[int, str]]:
+    """For each tool, whether its own name can be used; and the longer one, if it cannot always be."""
+    stand_alone = [True] * len(table.records)
+    longer: dict[int, str] = {}
+    naming: dict[str, NamesOfServer] = {}
+    for server, found in table.ranges.items():
+        own = {table.records[position].name for position in found}
+        naming[server] = names = NamesOfServer(server, own, table.servers, is_listable)
+        for position in found:
+            name = table.records[position].name
+            stand_alone[position] = names.stands_alone(name)
+            if name in shared or not stand_alone[position]:
+                longer[position] = names.qualified(name)
+    for name in set(longer.values()):
+        # An alias of one tool may be the real name of another, which then uses its longer name.
+        for position in table.named(name):
+            if longer.get(position) != name:
+                stand_alone[position] = False
+                longer.setdefault(position, naming[table.records[position].server].qualified(name))
+    return stand_alone, longer
+
+
+def _wire_json(definition: Definition, name: str) -> str:
+    """A definition's JSON under another name, exactly as it would be written."""
+    written = definition.wire_json
+    try:
+        own = '{"name":' + pydantic_core.to_json(definition.name).decode()
+        if written.startswith(own):
+            return '{"name":' + pydantic_core.to_json(name).decode() + written[len(own) :]
+    except (UnicodeError, pydantic_core.PydanticSerializationError):
+        # Half a surrogate pair: only rewriting the complete definition handles it.
+        pass
+    return definition.sent().model_copy(update={"name": name}).model_dump_json()
+
+
+class RunningTools:
+    """The tools of running servers at their positions in the index, each under its current name."""
+
+    def __init__(self, named: NamedTools | None = None, servers: Iterable[str] = ()) -> None:
+        self.named = named or NamedTools()
+        self.servers: set[str] = set()
+        self.baseline_tokens = 0
+        self._tools: list[CatalogTool | None] = [None] * len(self.named.alone)
+        self._mask = bytearray(len(self.named.alone))
+        self._bearers = dict.fromkeys(self.named.shared, 0)
+        # Most names are unique; such tools have the same name whatever else runs.
+        self._plain = [
+            None if record.name in self._bearers else alone or longer
+            for record, alone, longer in zip(self.named.table.records, self.named.alone, self.named.longer, strict=True)
+        ]
+        self._plain_tokens = {
+            server: sum(tool.tokens for tool in self._plain[found.start : found.stop] if tool is not None)
+            for server, found in self.named.table.ranges.items()
+        }
+        self._frozen: tuple[tuple[CatalogTool | None, ...], bytes] | None = None
+        for server in servers:
+            self.switch(server, on=True)
+
+    def frozen(self) -> tuple[tuple[CatalogTool | None, ...], bytes]:
+        """The tools by position, None where a server does not run, and the mask of running positions, a byte each.
+
+        The same objects until something changes; many changes in a row cost one copy, made on demand.
+        """
+        if self._frozen is None:
+            self._frozen = (tuple(self._tools), bytes(self._mask))
+        return self._frozen
+
+    def switch(self, server: str, *, on: bool) -> None:
+        """A server came up or went down."""
+        if (server in self.servers) == on:
+            return
+        (self.servers.add if on else self.servers.discard)(server)
+        found = self.named.table.of_server(server)
+        if not found:
+            return
+        self._frozen = None
+        place = slice(found.start, found.stop)
+        self._mask[place] = bytes([on]) * len(found)
+        if on:
+            self._tools[place] = self._plain[place]
+            self.baseline_tokens += self._plain_tokens[server]
+            self._join(self.named.sharing.get(server, ()))
+        else:
+            gone = self._tools[place]
+            self._tools[place] = [None] * len(found)
+            self.baseline_tokens -= sum(tool.tokens for tool in gone if tool is not None)
+            self._leave(self.named.sharing.get(server, ()))
+
+    def _join(self, sharing: Sequence[tuple[int, str]]) -> None:
+        """Tools with shared names come up; a tool that had such a name alone is renamed."""
+        tools, bearers, alone, longer = self._tools, self._bearers, self.named.alone, self.named.longer
+        for position, name in sharing:
+            before = bearers[name]
+            bearers[name] = before + 1
+            if before == 1:
+                self._rename(name)
+            tool = tools[position] = (alone[position] or longer[position]) if not before else longer[position]
+            self.baseline_tokens += tool.tokens if tool is not None else 0
+
+    def _leave(self, sharing: Sequence[tuple[int, str]]) -> None:
+        """Tools with shared names went away; a tool that now has such a name alone is renamed."""
+        bearers = self._bearers
+        for _, name in sharing:
+            before = bearers[name]
+            bearers[name] = before - 1
+            if before == 2:
+                self._rename(name)
+
+    def _rename(self, name: str) -> None:
+        """The tool with this own name is called by it if it is the only one, otherwise by its longer name."""
+        is_alone = self._bearers[name] == 1
+        for position in self.named.shared[name]:
+            before = self._tools[position]
+            if before is not None:
+                tool = (self.named.alone[position] if is_alone else None) or self.named.longer[position]
+                self._tools[position] = tool
+                self.baseline_tokens += (tool.tokens if tool is not None else 0) - before.tokens
+
 
 _SPARE_TERMS = 20_000
 """Unused terms that are always tolerated, because removing them costs more than keeping them."""
@@ -26,7 +201,7 @@ Records = Mapping[str, Sequence[ToolRecord]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class IndexPlan:
     """What to build."""
 
     records: Records
@@ -45,7 +220,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltIndex:
     """An index over everything in the plan, and the values that belong to it."""
 
     index: SearchIndex
@@ -56,7 +231,7 @@ class Built:
     """The plan's records, renumbered if the vocabulary is new."""
 
 
-def build(plan: Plan, count: Count) -> Built:
+def build(plan: IndexPlan, count: Count) -> BuiltIndex:
     """`count` returns the tokens of a definition's JSON."""
     vocabulary, by_server = _in_one_vocabulary(plan.records, plan.vocabulary)
     records = tuple(record for server in sorted(by_server) for record in by_server[server])
@@ -67,7 +242,7 @@ def build(plan: Plan, count: Count) -> Built:
     index = SearchIndex(entries, vocabulary, plan.encoder)
     named = name_tools(records, ServerNames(plan.servers, plan.own_names), count, plan.named)
     running = RunningTools(named, plan.running)
-    return Built(index, running, vectors_in(index.vectors, records), vocabulary, by_server)
+    return BuiltIndex(index, running, vectors_in(index.vectors, records), vocabulary, by_server)
 
 
 def taken_over(current: Records, planned: Records, built: Records) -> tuple[Records, list[ToolRecord]]:

@@ -1,8 +1,9 @@
-"""Ingests a server's listing: looks up known token counts, counts the rest, stores the outcome. Stores and recalls
-servers' other lists as they are.
+"""Ingests a server's listing: looks up known token counts and vectors, makes the rest, and stores both.
 
-Works in threads, so no request waits for it. The database is a cache here: a failure is logged once, and ingestion
-continues without it.
+Stores and recalls servers' other lists as they are. Works in threads, so no request waits for it. The database is a
+cache here: a failure is logged once, and ingestion continues without it. Gateways that share a PostgreSQL take turns to
+embed, so each tool is embedded once for all of them; a gateway that holds its turn and makes no progress is not waited
+for.
 """
 
 from __future__ import annotations
@@ -10,26 +11,75 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.catalog.embedding_turns import EmbeddingTurns
-from mcp_optimizer.catalog.record import NOTHING_SAID, ServerText, ToolRecord, make_records
+from mcp_optimizer.catalog.tools import NOTHING_SAID, ServerText, ToolRecord, make_records
+from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.runtime.deferred_work import ForegroundGate
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Vector, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing, read_tools
-from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.state import UpstreamState
 
 if TYPE_CHECKING:
-    # At run time the database's libraries load in a thread, in parallel with everything else.
     from mcp_optimizer.db.catalog import Catalog
+    # At run time the database's libraries load in a thread, in parallel with everything else.
 
 logger = logging.getLogger(__name__)
+
+_PAUSE = 0.25
+"""Seconds between two looks at what another gateway has done."""
+
+_PATIENCE = 20.0
+"""Seconds without any progress of others; a batch takes one or two."""
+
+
+class EmbeddingTurns:
+    """The turns of one gateway, for one server's tools."""
+
+    def __init__(
+        self,
+        opened: Callable[[], Awaitable[Catalog | None]],
+        patience: float = _PATIENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._opened = opened
+        self._patience = patience
+        self._clock = clock
+        self._progress_at = clock()
+        self.has_others = False
+        """Whether somebody else may embed the same tools."""
+
+    def progressed(self) -> None:
+        """Somebody embedded some of them."""
+        self._progress_at = self._clock()
+
+    @asynccontextmanager
+    async def next(self) -> AsyncIterator[bool]:
+        """Whether it is this gateway's turn; after a pause, if it is not."""
+        catalog = await self._opened()
+        try:
+            turn = await catalog.embedding_turn() if catalog is not None else None
+        except CatalogError as error:
+            logger.debug("Whether another gateway embeds is not known: %s", error)
+            catalog = turn = None
+        self.has_others = catalog is not None
+        is_over = self._clock() - self._progress_at > self._patience
+        is_ours = turn is not None or catalog is None or is_over
+        if not is_ours:
+            await asyncio.sleep(_PAUSE)
+        try:
+            yield is_ours
+        finally:
+            if turn is not None:
+                await turn.release()
+
 
 _EMBED_BATCH = 64
 """Tools embedded between two writes, so progress survives a kill."""
@@ -52,9 +102,9 @@ class Ingestion:
         counter: TokenCounter,
         vocabulary: Vocabulary,
         opened: OpenedCatalog,
-        pace: ForegroundFirst | None = None,
+        pace: ForegroundGate | None = None,
     ) -> None:
-        self._pace = pace or ForegroundFirst()
+        self._pace = pace or ForegroundGate()
         self._counter = counter
         self._vocabulary = vocabulary
         self._opened = opened

@@ -1,8 +1,8 @@
 """The live catalog: which tools exist now, what they cost, and the index that finds them.
 
 Listens to the pool, feeds ingestion, and publishes snapshots, which never change. Ingesting, indexing and naming run in
-threads. A server that dies is removed at once, at a cost proportional to its own tools, whatever the size of the
-catalog. Snapshots are built on demand: a hundred changes in a row cause one.
+threads. A server that dies is removed at once, at whatever size. The more servers there are, the more changes one
+announcement stands for, because every listener looks at all servers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import is_
 
-from mcp_optimizer.catalog.admitting import Admissions, AdmitsAll, ToolAdmission
-from mcp_optimizer.catalog.announcing import Announcements
-from mcp_optimizer.catalog.arriving import Arrivals
-from mcp_optimizer.catalog.building import Built, Plan, build, taken_over
-from mcp_optimizer.catalog.embedding import Embedding
+from mcp_optimizer.catalog.admissions import Admissions, AdmitsAll, ToolAdmission, WaitingListings
+from mcp_optimizer.catalog.building import BuiltIndex, IndexPlan, RunningTools, build, taken_over
+from mcp_optimizer.catalog.embedding import Embedding, KnownVectors
 from mcp_optimizer.catalog.ingestion import Ingestion
-from mcp_optimizer.catalog.record import ServerText, ToolRecord
-from mcp_optimizer.catalog.running import RunningTools
 from mcp_optimizer.catalog.snapshot import Snapshot
-from mcp_optimizer.catalog.vectors import KnownVectors
+from mcp_optimizer.catalog.tools import ServerText, ToolRecord
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.memory import LongLived, give_back
@@ -34,6 +30,48 @@ from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
+
+_PAUSE_EACH = 0.00005
+_LONGEST_PAUSE = 0.25
+"""Seconds between two announcements: for each server, and at most. With a dozen servers nobody notices."""
+
+
+class ChangeAnnouncements:
+    """The next change, for any number of waiters."""
+
+    def __init__(self) -> None:
+        self._news: asyncio.Event | None = None
+        self._is_due = False
+        self._told_at = 0.0
+        self.told = 0
+        """How often somebody was told."""
+
+    async def changed(self) -> None:
+        """Wait for the next change."""
+        if self._news is None:
+            self._news = asyncio.Event()
+        await self._news.wait()
+
+    def tell(self, servers: int) -> None:
+        """Something changed in a catalog of so many servers. All changes in one turn of the loop are told once."""
+        if self._news is None or self._is_due:
+            return
+        self._is_due = True
+        loop = asyncio.get_running_loop()
+        pause = self._told_at + min(_PAUSE_EACH * servers, _LONGEST_PAUSE) - loop.time()
+        if pause > 0:
+            loop.call_later(pause, self._tell)
+        else:
+            loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_due = False
+        self._told_at = asyncio.get_running_loop().time()
+        if self._news is not None:
+            self.told += 1
+            self._news.set()
+            self._news = None
+
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +108,7 @@ class LiveCatalog:
         self._own_names = tuple(own_names)
         self._embedding = Embedding(ingestion, self._needs_index)
         self._is_closing = False
-        self._arrivals = Arrivals()
+        self._arrivals = WaitingListings()
         self._indexed_at = 0.0
         self._next_index_at = 0.0
         self._long_lived = LongLived()
@@ -80,7 +118,7 @@ class LiveCatalog:
         self._tasks = BackgroundTasks(logger, "Adding a server's tools to the catalog failed", on_idle=self._rested)
         self._indexing = asyncio.Lock()
         self._outdated = False
-        self._news = Announcements()
+        self._news = ChangeAnnouncements()
         self._asked_for: set[str] = set()
         """Servers whose last listing was looked for, or needs not be."""
         self._to_recall: set[str] = set()
@@ -343,7 +381,7 @@ class LiveCatalog:
                 return
             self._outdated = False
             started, vectors = time.monotonic(), self._embedding.vectors
-            plan = Plan(
+            plan = IndexPlan(
                 records=dict(self._records),
                 servers=tuple(self._states),
                 own_names=self._own_names,
@@ -360,7 +398,7 @@ class LiveCatalog:
             self._next_index_at = self._indexed_at + max(_TOGETHER, 10 * (self._indexed_at - started))
             self._tell()
 
-    def _swap_in(self, plan: Plan, built: Built, vectors: KnownVectors) -> None:
+    def _swap_in(self, plan: IndexPlan, built: BuiltIndex, vectors: KnownVectors) -> None:
         with self._changing:
             kept = {server for server in plan.records if self._records.get(server) is not plan.records[server]}
             self._forgotten &= kept
@@ -380,7 +418,7 @@ class LiveCatalog:
         self._records = dict(records)
         vectors.settle(built.vectors, plan.vectors, listed_since)
 
-    def _is_confirmed(self, server: str, plan: Plan) -> bool:
+    def _is_confirmed(self, server: str, plan: IndexPlan) -> bool:
         """Whether a running server's tools in this plan are those that it lists now."""
         is_pending = self._arrivals.awaits(server) or self._admissions.is_under_way(server)
         is_built = server in plan.records and self._records.get(server) is plan.records[server]

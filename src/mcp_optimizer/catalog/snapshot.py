@@ -6,16 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 
-from mcp_optimizer.catalog.admitting import Held, Unapproved
+from mcp_optimizer.catalog.admissions import Held, Unapproved
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
 from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.pins import HeldTool
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.engine import SearchIndex
+from mcp_optimizer.search.engine import Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
-from mcp_optimizer.search.parts import Entry
 from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.state import UpstreamState

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import typer
 
 from mcp_optimizer import __version__
-from mcp_optimizer.cli.groups import CommandGroup, Panel
+from mcp_optimizer.cli.command_options import CommandGroup, Panel
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.runtime.lazy_packages import load_later
+from mcp_optimizer.runtime.lazy_imports import load_later
 from mcp_optimizer.runtime.terminal_text import printable
 
 PANELS: Final = {
@@ -71,7 +71,7 @@ def main() -> None:
     try:
         program(sys.argv[1] if len(sys.argv) > 1 else "")()
     except OptimizerError as error:
-        from mcp_optimizer.control.failures import failure_of
+        from mcp_optimizer.app.control.wire import failure_of
 
         failure = failure_of(error)
         # The message may quote a server.

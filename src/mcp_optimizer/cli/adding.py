@@ -1,6 +1,6 @@
-"""`add`: puts a server into the server file, from wherever it comes. Shows what it will run before it does.
+"""`add`: puts a server into the server file, whatever its source. Shows what it will run before it does.
 
-What is asked and how it is stored is here; what a source means is in `packages`, how the file changes in `file_edits`.
+Asks the questions and stores the values; `packages` interprets sources, and `file_edits` changes the file.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.asking import is_agreed, is_terminal
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import print_json
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import is_agreed, is_terminal, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_optimizer.cli.added import Filled, Given
-    from mcp_optimizer.packages.finding import Choice, FoundServer
-    from mcp_optimizer.packages.sources import Source
+    from mcp_optimizer.cli.adding_steps import AddChoices, FilledEntry
+    from mcp_optimizer.config.packages.finding import Choice, FoundServer
+    from mcp_optimizer.config.packages.sources import Source
 
 _Source = Annotated[
     str,
@@ -96,17 +95,17 @@ def add(
     as_json: JsonFlag = False,
 ) -> None:
     """Add a server to the server file: by command, address, package, bundle, or name in a registry."""
-    from mcp_optimizer.cli.added import Given, pairs
-    from mcp_optimizer.packages.finding import Choice
-    from mcp_optimizer.packages.registry import PUBLIC_REGISTRY
-    from mcp_optimizer.packages.sources import checked_name, source_of
+    from mcp_optimizer.cli.adding_steps import AddChoices, pairs
+    from mcp_optimizer.config.packages.finding import Choice
+    from mcp_optimizer.config.packages.registry import PUBLIC_REGISTRY
+    from mcp_optimizer.config.packages.sources import checked_name, source_of
 
     if settings.demo:
         raise ConfigurationError("The demo has no server file; leave --demo away.")
     wanted = source_of(source, words or ())
     checked_name(name or "server")
     choice = Choice(version, package, registry or PUBLIC_REGISTRY, script, sha256, yes_run)
-    values = Given(pairs(env, "--env"), pairs(header, "--header"), pairs(given, "--input"), tuple(secret or ()))
+    values = AddChoices(pairs(env, "--env"), pairs(header, "--header"), pairs(given, "--input"), tuple(secret or ()))
     adding = _Adding(settings, wanted, choice, values, name, as_json=as_json, is_off=disabled)
     if not run(adding.add(dry_run=dry_run, is_agreed_to=yes, checks=not (no_check or disabled))):
         sys.exit(1)
@@ -120,7 +119,7 @@ class _Adding:
         settings: Settings,
         source: Source,
         choice: Choice,
-        given: Given,
+        given: AddChoices,
         name: str,
         *,
         as_json: bool,
@@ -138,8 +137,8 @@ class _Adding:
         """Whether it was added and works, as far as that was looked at."""
         from platformdirs import user_data_path
 
-        from mcp_optimizer.packages.finding import Places, find_server, installed_programs
-        from mcp_optimizer.settings import APP_NAME
+        from mcp_optimizer.config.packages.finding import Places, find_server, installed_programs
+        from mcp_optimizer.config.settings import APP_NAME
 
         with tempfile.TemporaryDirectory(prefix="mcp-optimizer-") as workspace:
             places = Places(user_data_path(APP_NAME) / "bundles", Path(workspace))
@@ -157,7 +156,7 @@ class _Adding:
         facts = self._facts(found, name, filled, written=True)
         works = True
         if checks:
-            from mcp_optimizer.cli.added import first_start
+            from mcp_optimizer.cli.adding_steps import first_start
 
             check = await first_start(self._settings, name, prints=not self._as_json)
             facts["check"], works = check, check["works"]
@@ -166,35 +165,35 @@ class _Adding:
         return works
 
     def _chosen_name(self, found: FoundServer) -> str:
-        from mcp_optimizer.packages.sources import checked_name
-        from mcp_optimizer.upstream.file_edits import file_text, with_entry
+        from mcp_optimizer.config.packages.sources import checked_name
+        from mcp_optimizer.config.serverfile.file_edits import file_text, with_entry
 
         name = checked_name(self._name or found.draft.name)
         # Before anybody is asked for anything.
         with_entry(file_text(self._settings.server_file), name, {})
         return name
 
-    def _filled(self, found: FoundServer, name: str, *, asks: bool) -> Filled:
-        from mcp_optimizer.cli.added import filled
+    def _filled(self, found: FoundServer, name: str, *, asks: bool) -> FilledEntry:
+        from mcp_optimizer.cli.adding_steps import filled
 
         filling = filled(found.draft, self._given, name, asks=asks)
         return replace(filling, entry={"disabled": True, **filling.entry}) if self._is_off else filling
 
     def _check_entry(self, name: str, entry: Mapping[str, Any], *, is_complete: bool) -> None:
         """Refuses an entry that the gateway could not use, such as one that starts the gateway itself."""
-        from mcp_optimizer.upstream.entry_check import refuse_unusable
+        from mcp_optimizer.config.serverfile.parser import refuse_unusable
 
         if is_complete:
             refuse_unusable(name, entry, self._settings.server_file, os.environ)
 
-    def _show(self, found: FoundServer, name: str, filled: Filled) -> None:
+    def _show(self, found: FoundServer, name: str, filled: FilledEntry) -> None:
         if not self._as_json:
-            from mcp_optimizer.cli.added import show_preview
+            from mcp_optimizer.cli.adding_steps import show_preview
 
             show_preview(found.draft, name, filled, self._settings.server_file)
 
-    def _facts(self, found: FoundServer, name: str, filled: Filled, *, written: bool) -> dict[str, Any]:
-        from mcp_optimizer.cli.added import preview_facts
+    def _facts(self, found: FoundServer, name: str, filled: FilledEntry, *, written: bool) -> dict[str, Any]:
+        from mcp_optimizer.cli.adding_steps import preview_facts
 
         facts = preview_facts(found.draft, name, filled)
         return {**facts, "file": str(self._settings.server_file), "written": written}
@@ -208,10 +207,10 @@ class _Adding:
         if not is_agreed("Add it?"):
             raise ConfigurationError("Nothing was changed.")
 
-    async def _write(self, found: FoundServer, name: str, filled: Filled, bundles: Path) -> None:
-        from mcp_optimizer.packages.bundles import unpacked
-        from mcp_optimizer.packages.manifests import manifest_name
-        from mcp_optimizer.upstream.file_edits import change_file, with_entry
+    async def _write(self, found: FoundServer, name: str, filled: FilledEntry, bundles: Path) -> None:
+        from mcp_optimizer.config.packages.bundles import unpacked
+        from mcp_optimizer.config.packages.manifests import manifest_name
+        from mcp_optimizer.config.serverfile.file_edits import change_file, with_entry
 
         for stored, value in filled.secrets.items():
             await self._store(stored, value)
@@ -224,7 +223,7 @@ class _Adding:
             print(f"Added {name}. A running gateway takes it in by itself.")
 
     async def _store(self, name: str, value: str) -> None:
-        from mcp_optimizer.app.options import place_of
+        from mcp_optimizer.app.part_options import place_of
         from mcp_optimizer.identity.secrets import opened_secrets
 
         async with opened_secrets(place_of(self._settings, "Secrets"), os.environ) as secrets:

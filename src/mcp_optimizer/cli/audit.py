@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import JsonFlag, with_settings
 from mcp_optimizer.cli.reports import read_since
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable_json
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.audit.verifying import Verified
+    from mcp_optimizer.access.audit.verifying import Verified
     from mcp_optimizer.db.audit import AuditQuery
     from mcp_optimizer.domain.audit import AuditEntry
 
@@ -84,7 +84,7 @@ def _end(text: str | None, now: datetime) -> float | None:
 
 
 async def _read(settings: Settings, query: AuditQuery) -> list[AuditEntry]:
-    from mcp_optimizer.app.options import check_driver
+    from mcp_optimizer.app.part_options import check_driver
     from mcp_optimizer.db.audit import StoredAudit
     from mcp_optimizer.db.database import open_database
 
@@ -103,7 +103,7 @@ async def _read(settings: Settings, query: AuditQuery) -> list[AuditEntry]:
 
 
 def _show(entries: list[AuditEntry], *, as_json: bool) -> None:
-    from mcp_optimizer.audit.lines import values_of
+    from mcp_optimizer.access.audit.audit_file import values_of
 
     if as_json:
         for entry in entries:
@@ -135,7 +135,7 @@ def _cut(text: str) -> str:
 
 
 def _verify(settings: Settings, file: Path | None, *, as_json: bool) -> None:
-    from mcp_optimizer.audit.verifying import kept_files, verify
+    from mcp_optimizer.access.audit.verifying import kept_files, verify
 
     path = file or settings.audit_path
     if path is None:

@@ -1,34 +1,141 @@
 """`connect` and `disconnect`: our entry in the files of MCP clients. Starts no server.
 
-Shows each change and asks before it is made. Prints names and our own entry, never values of other entries.
+Shows each change as a diff and asks before it is made. Prints names and our own entry, never values of other
+entries.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.client_files import backups_of, this_machine, variables_of
-from mcp_optimizer.cli.client_programs import run_client, this_program
-from mcp_optimizer.cli.connect_report import ClientOutcome, report, show_plan, warn
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.client_environment import backups_of, run_client, this_machine, this_program, variables_of
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings, own_server_file
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import Settings, own_server_file
+from mcp_optimizer.runtime.terminal_text import in_a_line, printable
 
 if TYPE_CHECKING:
-    from mcp_optimizer.known_clients.entry_writing import OurGateway
-    from mcp_optimizer.known_clients.program import ClientProgram
+    from mcp_optimizer.config.clients.connecting import FileChange
+    from mcp_optimizer.config.known_clients.entry_writing import OurGateway
+    from mcp_optimizer.config.known_clients.program import ClientProgram
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class ClientOutcome:
+    """What is planned for a client, or what became of it."""
+
+    client: ClientProgram
+    status: str
+    """connect, disconnect, restore (planned); connected, disconnected, restored (done); unchanged; failed."""
+    change: FileChange | None = None
+    command: Sequence[str] = ()
+    """The client's own command for it."""
+    note: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in ("connect", "disconnect", "restore")
+
+    @property
+    def planned(self) -> FileChange:
+        """The change of an outcome that is open."""
+        assert self.change is not None
+        return self.change
+
+
+def warn(text: str) -> None:
+    print(f"warning: {in_a_line(text)}", file=sys.stderr)
+
+
+def show_plan(outcomes: Sequence[ClientOutcome], name: str) -> None:
+    out = console()
+    for one in outcomes:
+        if not one.is_open or one.change is None:
+            continue
+        out.print(f"{one.client.title}: {one.change.place.path}", markup=False, soft_wrap=True)
+        if one.command:
+            out.print(f"  $ {in_a_line(shlex.join(one.command))}", markup=False, soft_wrap=True)
+        elif one.change.removes_file:
+            out.print("  the file is removed, because there was none before", markup=False)
+        else:
+            for line in _diff(one.change, name):
+                out.print(f"  {printable(line)}", markup=False, soft_wrap=True)
+
+
+def report(outcomes: Sequence[ClientOutcome], *, as_json: bool, dry_run: bool) -> None:
+    outcomes = [one for one in outcomes if one.status]
+    if as_json:
+        print_json({"clients": [_as_json(one, dry_run) for one in outcomes]})
+        return
+    out = console()
+    for one in outcomes:
+        if text := _sentence(one, len(outcomes) > 1):
+            out.print(in_a_line(text), markup=False, soft_wrap=True)
+        if one.status in ("connect", "connected") and one.change is not None and one.change.others:
+            warn(_about_others(one))
+
+
+def _sentence(one: ClientOutcome, is_one_of_many: bool) -> str:
+    also = f" ({one.note})" if one.note else ""
+    if one.status == "connected":
+        return f"Connected {one.client.title}{also}. Restart it, or reload its servers."
+    if one.status == "disconnected":
+        return f"Disconnected {one.client.title}{also}."
+    if one.status == "restored":
+        names = ", ".join(one.planned.restored) or "nothing, because all of it is there"
+        how = "" if one.planned.is_exact else ", one by one, because the file was changed meanwhile"
+        return f"Put back in {one.client.title}'s file{how}: {names}. They are still in your server file, too."
+    if one.status == "unchanged":
+        return f"{one.client.title} {one.note}; nothing was changed."
+    if one.status == "failed":
+        # A single failure is the error of the command.
+        return f"{one.note}" if is_one_of_many else ""
+    return f"{one.client.title}: nothing was written yet."
+
+
+def _about_others(one: ClientOutcome) -> str:
+    assert one.change is not None
+    others = one.change.others
+    names = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+    return (
+        f"{one.client.title} still has other servers ({names}). If they are behind mcp-optimizer too, their tools are "
+        f"listed twice: mcp-optimizer import {one.client.name} --move"
+    )
+
+
+def _diff(change: FileChange, name: str) -> list[str]:
+    from mcp_optimizer.config.clients.preview import shown_change
+
+    ours = [name, change.entry, change.restored]
+    return shown_change(change.before, change.text, str(change.place.path), change.place.kind, ours)
+
+
+def _as_json(one: ClientOutcome, dry_run: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {"client": one.client.name, "status": one.status}
+    if one.change is not None:
+        shown |= {"file": str(one.change.place.path), "other_servers": list(one.change.others)}
+        if dry_run and one.is_open:
+            shown["diff"] = _diff(one.change, one.change.name)
+    if one.command:
+        shown["command"] = list(one.command)
+    return shown | ({"note": one.note} if one.note else {})
+
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NAMED = 5
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Client = Annotated[str, typer.Argument(metavar="[CLIENT]", help="A client, such as cursor or claude-code.")]
@@ -107,7 +214,7 @@ def disconnect(
 
 
 def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGateway, choices: ConnectChoices) -> None:
-    from mcp_optimizer.clients.connecting import connecting
+    from mcp_optimizer.config.clients.connecting import connecting
 
     machine, backups = this_machine(), backups_of(settings)
 
@@ -125,7 +232,7 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
         return ClientOutcome(client, "connect", change, command=_usable(words, choices))
 
     def done(outcome: ClientOutcome) -> ClientOutcome:
-        from mcp_optimizer.clients.applying import note_command, write
+        from mcp_optimizer.config.clients.applying import note_command, write
 
         change, note = outcome.planned, ""
         if outcome.command:
@@ -147,8 +254,8 @@ def _restore(settings: Settings, clients: list[ClientProgram], choices: ConnectC
     """Put back what was moved, file by file; our entry goes from these files, too."""
     from pathlib import Path
 
-    from mcp_optimizer.clients.applying import take_out
-    from mcp_optimizer.clients.restoring import restoring
+    from mcp_optimizer.config.clients.applying import take_out
+    from mcp_optimizer.config.clients.restoring import restoring
 
     machine, backups = this_machine(), backups_of(settings)
     for path in dict.fromkeys(Path(one.path) for client in clients for one in backups.moves(client.name)):
@@ -170,8 +277,8 @@ def _restore(settings: Settings, clients: list[ClientProgram], choices: ConnectC
 def _disconnect(
     settings: Settings, clients: list[ClientProgram], choices: ConnectChoices, *, is_restored: bool
 ) -> None:
-    from mcp_optimizer.clients.applying import exact_undo, is_by_command, take_out
-    from mcp_optimizer.clients.connecting import disconnecting
+    from mcp_optimizer.config.clients.applying import exact_undo, is_by_command, take_out
+    from mcp_optimizer.config.clients.connecting import disconnecting
 
     machine, backups = this_machine(), backups_of(settings)
 
@@ -225,7 +332,7 @@ def _carry_out(
 
 
 def _attempts(items: list[Any], attempt: Callable[[Any], ClientOutcome]) -> Iterator[ClientOutcome]:
-    from mcp_optimizer.clients.connecting import CannotConnect
+    from mcp_optimizer.config.clients.connecting import CannotConnect
 
     for item in items:
         client = item.client if isinstance(item, ClientOutcome) else item
@@ -246,8 +353,8 @@ def _agree(choices: ConnectChoices, count: int) -> None:
 
 
 def _wanted(client: str, every: bool, choices: ConnectChoices) -> list[ClientProgram]:
-    from mcp_optimizer.clients.connecting import is_installed
-    from mcp_optimizer.known_clients.table import CLIENTS
+    from mcp_optimizer.config.clients.connecting import is_installed
+    from mcp_optimizer.config.known_clients.table import CLIENTS
 
     if not _NAME.fullmatch(choices.name):
         raise ConfigurationError(f"--name {choices.name!r} must be 1 to 64 letters, digits, hyphens and underscores.")
@@ -271,8 +378,8 @@ def _wanted(client: str, every: bool, choices: ConnectChoices) -> list[ClientPro
 
 def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
     """How clients reach us: a command with absolute paths, or the URL."""
-    from mcp_optimizer.clients.own_entry import is_temporary
-    from mcp_optimizer.known_clients.entry_writing import OurGateway
+    from mcp_optimizer.config.clients.own_entry import is_temporary
+    from mcp_optimizer.config.known_clients.entry_writing import OurGateway
 
     if url:
         if not url.startswith(("http://", "https://")) or re.search(r"\s|@", url):

@@ -1,32 +1,149 @@
-"""`servers` and `doctor`: how the configured servers are, and how to fix what is wrong.
+"""`servers` and `doctor`: the state of the configured servers, and how to fix what is wrong.
 
-`doctor` tries every server once; with `--fix` it corrects what needs no guess.
+`doctor` tries every server once. With `--fix` it shows the corrections that need no guess, asks, and writes them; all
+other bytes of the server file are kept, and a file that changed meanwhile stays as it is.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
+import stat
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.advice import advise
-from mcp_optimizer.cli.fixing import corrections, fix
-from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run, started
-from mcp_optimizer.cli.server_rows import changes_of
-from mcp_optimizer.cli.show import console, print_json
-from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run, started
+from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.server_advice import advise
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.errors import CatalogError, ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from mcp_optimizer.app.optimizer import Optimizer
+    from mcp_optimizer.config.serverfile.entry_fixes import EntryFix
+
+
+def changes_of(row: dict[str, Any]) -> list[str]:
+    """What a person should know about tools and instructions that are not as they were approved."""
+    held, announced, said = row.get("held", []), row.get("announced", []), row.get("instructions")
+    return [
+        *([f"{counted(len(held), 'tool')} held until approved"] if held else []),
+        *([f"{counted(len(announced), 'tool')} changed since approved"] if announced else []),
+        *([f"instructions {'held until' if said['held'] else 'changed since'} approved"] if said else []),
+    ]
+
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """What can be corrected in a server file, and what was read of it."""
+
+    file: Path
+    content: bytes
+    entries: tuple[EntryFix, ...] = ()
+    opens_secrets: bool = False
+    """Whether it has keys, and other users can read it."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What each does, for people."""
+        shown = [in_a_line(f"{fix.server}: {fix.says}") for fix in self.entries]
+        return [*shown, f"let only you read {self.file}, which has keys"] if self.opens_secrets else shown
+
+
+def corrections(settings: Settings) -> Corrections | None:
+    """The corrections of the configured server file; None if it has none, or cannot be read."""
+    from mcp_optimizer.config.serverfile.entry_fixes import entry_fixes
+    from mcp_optimizer.config.serverfile.parser import parse_server_file, servers_of
+    from mcp_optimizer.config.serverfile.self_reference import SAME_FILE
+    from mcp_optimizer.config.textfiles.kinds import LARGEST, FileKind, UnreadableText
+    from mcp_optimizer.config.textfiles.reading import parsed
+    from mcp_optimizer.runtime.local_files import read_regular
+
+    if settings.demo:
+        return None
+    path = settings.server_file
+    try:
+        content = read_regular(path, LARGEST[FileKind.JSON])
+        settings.check_server_file(path, content)
+        text = content.decode("utf-8-sig")
+        document = parsed(text, FileKind.JSON)
+        specs = parse_server_file(text, path, os.environ)
+    except (OSError, UnicodeDecodeError, UnreadableText, ConfigurationError):
+        # Whoever reads it for its servers says why.
+        return None
+    themselves = {spec.name for spec in specs if spec.problem.startswith(SAME_FILE)}
+    # As they are written: an entry with a mistake has its keys too.
+    entries = servers_of(document, path)[1].values()
+    has_keys = any(isinstance(entry, dict) and (entry.get("env") or entry.get("headers")) for entry in entries)
+    found = Corrections(path, content, tuple(entry_fixes(document, themselves)), has_keys and _is_open(path))
+    return found if found.lines else None
+
+
+def _is_open(path: Path) -> bool:
+    """Whether it is a file of ours that others can read."""
+    if not hasattr(os, "getuid"):
+        return False
+    found = path.stat()
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and bool(found.st_mode & _OTHERS)
+
+
+def fix(found: Corrections, *, yes: bool) -> bool:
+    """Show the corrections on stderr, ask unless `yes`, and write them. Whether they were written."""
+    print(f"{found.file}:", file=sys.stderr)
+    for line in found.lines:
+        print(f"  {line}", file=sys.stderr)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigurationError(
+                "There is no terminal to ask at. If these corrections are right, repeat it with --yes."
+            )
+        if not typer.confirm("Make these corrections?", err=True):
+            return False
+    _write(found)
+    return True
+
+
+def _write(found: Corrections) -> None:
+    from mcp_optimizer.config.textfiles.editing import CannotEdit
+    from mcp_optimizer.config.textfiles.writing import replace_file
+    from mcp_optimizer.config.trusted_files import carry_over
+
+    try:
+        if found.entries:
+            text = edited(found.content.decode(), found.entries)
+            replace_file(found.file, text, expected=found.content)
+            carry_over(found.file, found.content, text.encode())
+        if found.opens_secrets:
+            found.file.chmod(0o600)
+    except (OSError, CannotEdit) as error:
+        raise ConfigurationError(f"{found.file} stays as it is: {error}.") from error
+
+
+def edited(text: str, fixes: Sequence[EntryFix]) -> str:
+    """The text with all corrections, every other byte kept."""
+    from mcp_optimizer.config.textfiles.editing import with_value, without_value
+    from mcp_optimizer.config.textfiles.kinds import FileKind
+
+    for one in fixes:
+        if one.removes:
+            text = without_value(text, FileKind.JSON, one.path)
+        else:
+            text = with_value(text, FileKind.JSON, one.path, one.value)
+    return text
+
 
 _WIDEST_NAME = 24
 """Columns for names: longer ones go on in the next line."""
@@ -55,7 +172,7 @@ def register(app: typer.Typer) -> None:
 @with_settings()
 def servers(*, settings: Settings, flags: frozenset[str], fresh: FreshFlag = False, as_json: JsonFlag = False) -> None:
     """List the configured servers, their state and the cost of their tools."""
-    from mcp_optimizer.control.requests import ServersRequest
+    from mcp_optimizer.app.control.command_requests import ServersRequest
 
     begin = partial(started, shows_servers=True)
     rows = Inquiry(settings, flags, fresh).answer(ServersRequest(), begin, shows_servers=True)
@@ -97,7 +214,7 @@ async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: lis
     # One attempt each: a restart would hide the first error.
     patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
     patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
-    from mcp_optimizer.control.facts import server_facts
+    from mcp_optimizer.app.control.command_facts import server_facts
 
     async with started(patient, shows_servers=True) as optimizer:
         states = optimizer.servers()
@@ -124,7 +241,7 @@ async def _broken_scripts(optimizer: Optimizer) -> list[dict[str, str]]:
     scripts = optimizer.parts.stored_scripts
     if scripts is None:
         return []
-    from mcp_optimizer.control.script_facts import script_rows
+    from mcp_optimizer.app.control.script_facts import script_rows
 
     try:
         rows = await script_rows(scripts)

@@ -1,6 +1,6 @@
 """`folder trust`, `list` and `forget`: which working folders may bring their own servers and settings. Starts nothing.
 
-What is shown is what was read, and that is what is trusted. It is somebody else's text: it is shown quoted.
+Exactly the text that is shown becomes trusted. Others wrote it, so it is quoted.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from typing import Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.asking import is_agreed, is_terminal
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import console, print_json
-from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.folders.trusted import (
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag
+from mcp_optimizer.cli.terminal import console, is_agreed, is_terminal, print_json
+from mcp_optimizer.config.settings import Settings, load_settings
+from mcp_optimizer.config.trusted_files import (
     LARGEST,
     SERVER_FILE,
     SETTINGS_FILE,
@@ -33,9 +31,9 @@ from mcp_optimizer.folders.trusted import (
     trust,
     trusted_files,
 )
-from mcp_optimizer.runtime.regular_files import read_own
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.runtime.local_files import read_own
 from mcp_optimizer.runtime.terminal_text import counted
-from mcp_optimizer.settings import Settings, load_settings
 
 _NAMES = (SERVER_FILE, SETTINGS_FILE)
 _LONGEST = 2_000
@@ -177,9 +175,9 @@ def _state(file: Path, known: TrustedFile) -> str:
 
 def _server_lines(content: bytes, file: Path) -> Iterator[str]:
     """What the servers of a file start or connect to, as it is written there."""
-    from mcp_optimizer.textfiles.kinds import FileKind
-    from mcp_optimizer.textfiles.reading import UnreadableText, parsed
-    from mcp_optimizer.upstream.config import servers_of
+    from mcp_optimizer.config.serverfile.parser import servers_of
+    from mcp_optimizer.config.textfiles.kinds import FileKind
+    from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
 
     try:
         entries = servers_of(parsed(content.decode("utf-8-sig"), FileKind.JSON), file)[1]

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from mcp_optimizer.cli.options import JsonFlag, say_passed_over
-from mcp_optimizer.cli.show import print_json
+from mcp_optimizer.cli.command_options import JsonFlag, say_passed_over
+from mcp_optimizer.cli.terminal import print_json
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import in_a_line
-from mcp_optimizer.settings import load_settings
 
 _USUAL = "127.0.0.1:8765"
 _MOST_BYTES = 10_000

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.cli.show import console, print_json
-from mcp_optimizer.clients.finding import FoundFile
-from mcp_optimizer.clients.importing import ImportOutcome, ImportPlan, PlannedEntry
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.clients.finding import FoundFile
+from mcp_optimizer.config.clients.importing import ImportOutcome, ImportPlan, PlannedEntry
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mcp_optimizer.cli.importing import ImportChoices, PlannedMove, RulesToWrite
+    from mcp_optimizer.config.known_clients.program import ClientProgram
     from mcp_optimizer.domain.decisions import Rule
-    from mcp_optimizer.known_clients.program import ClientProgram
 
 _SIGNS = {ImportOutcome.TAKEN: "+", ImportOutcome.SKIPPED: "-", ImportOutcome.REFUSED: "!"}
 _WIDEST = 28
@@ -69,7 +69,7 @@ def report(
 
 def show_moves(moves: Sequence[PlannedMove], rules: RulesToWrite) -> None:
     """The changes of clients' files before they are made, and the rules."""
-    from mcp_optimizer.clients.preview import shown_change
+    from mcp_optimizer.config.clients.preview import shown_change
 
     out = console()
     for move in moves:
@@ -88,7 +88,7 @@ def _rule(rule: Rule) -> str:
 
 def _moved_from(moved: Sequence[PlannedEntry]) -> Iterator[tuple[ClientProgram, str, str]]:
     """Clients, what happened in their files, and to which servers."""
-    from mcp_optimizer.known_clients.program import SwitchOff
+    from mcp_optimizer.config.known_clients.program import SwitchOff
 
     for client in dict.fromkeys(entry.file.client for entry in moved):
         is_gone = client.switch_off is SwitchOff.REMOVED

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.client_files import backups_of, this_machine
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.client_environment import backups_of, this_machine
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.config.settings import Settings, own_server_file
+from mcp_optimizer.config.trusted_files import SETTINGS_FILE
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.folders.trusted import SETTINGS_FILE
 from mcp_optimizer.runtime.terminal_text import counted
-from mcp_optimizer.settings import Settings, own_server_file
 
 if TYPE_CHECKING:
-    from mcp_optimizer.clients.backups import Backups
-    from mcp_optimizer.clients.finding import FoundFile, Machine
-    from mcp_optimizer.clients.importing import ImportPlan, PlannedEntry
-    from mcp_optimizer.clients.permissions import CarriedRules
+    from mcp_optimizer.config.clients.backups import Backups
+    from mcp_optimizer.config.clients.finding import FoundFile, Machine
+    from mcp_optimizer.config.clients.importing import ImportPlan, PlannedEntry
+    from mcp_optimizer.config.clients.permissions import CarriedRules
     from mcp_optimizer.domain.decisions import Rule
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
@@ -93,11 +93,11 @@ def import_servers(
 
 
 async def _import(settings: Settings, source: str, choices: ImportChoices, *, all_projects: bool) -> None:
-    from mcp_optimizer.app.options import items
+    from mcp_optimizer.app.part_options import items
     from mcp_optimizer.cli.import_report import report
-    from mcp_optimizer.clients.importing import WantedServers, planned
-    from mcp_optimizer.clients.permissions import carried
-    from mcp_optimizer.known_clients.table import CLIENTS
+    from mcp_optimizer.config.clients.importing import WantedServers, planned
+    from mcp_optimizer.config.clients.permissions import carried
+    from mcp_optimizer.config.known_clients.table import CLIENTS
 
     if settings.demo:
         raise ConfigurationError("The demo has no server file that servers could be added to; leave out --demo.")
@@ -136,8 +136,8 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 def _files(source: str, machine: Machine) -> list[FoundFile]:
     """The files to look at. One that is named must be there and readable."""
-    from mcp_optimizer.clients.finding import file_named, found_files, places
-    from mcp_optimizer.known_clients.table import CLIENTS
+    from mcp_optimizer.config.clients.finding import file_named, found_files, places
+    from mcp_optimizer.config.known_clients.table import CLIENTS
 
     if not source:
         return found_files(machine)
@@ -165,10 +165,10 @@ def _check_found(plan: ImportPlan, source: str, wanted: list[str] | Any) -> None
 
 def _server_file(path: Path) -> ServerFile:
     """Our server file. One that is not understood is not added to."""
-    from mcp_optimizer.clients.finding import LARGEST, content_of
-    from mcp_optimizer.textfiles.kinds import FileKind
-    from mcp_optimizer.textfiles.reading import UnreadableText, parsed
-    from mcp_optimizer.upstream.config import servers_of
+    from mcp_optimizer.config.clients.finding import LARGEST, content_of
+    from mcp_optimizer.config.serverfile.parser import servers_of
+    from mcp_optimizer.config.textfiles.kinds import FileKind
+    from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
 
     if not os.path.lexists(path):
         return ServerFile(path, None)
@@ -187,8 +187,8 @@ async def _stored(settings: Settings, plan: ImportPlan, choices: ImportChoices) 
     """The plan with references to secrets that are stored now; None if they are not to be stored."""
     from dataclasses import replace
 
-    from mcp_optimizer.app.options import place_of
-    from mcp_optimizer.clients.importing import beside_stored
+    from mcp_optimizer.app.part_options import place_of
+    from mcp_optimizer.config.clients.importing import beside_stored
     from mcp_optimizer.identity.secrets import opened_secrets
 
     count = sum(len(entry.secrets) for entry in plan.taken)
@@ -218,11 +218,11 @@ def _agrees(count: int, choices: ImportChoices) -> bool:
 
 async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_stored: bool) -> None:
     """Write what is taken into our file."""
-    from mcp_optimizer.clients.importing import with_entries
-    from mcp_optimizer.db.private_files import make_folder
-    from mcp_optimizer.folders.trusted import carry_over
-    from mcp_optimizer.textfiles.editing import CannotEdit
-    from mcp_optimizer.textfiles.writing import replace_file
+    from mcp_optimizer.config.clients.importing import with_entries
+    from mcp_optimizer.config.textfiles.editing import CannotEdit
+    from mcp_optimizer.config.textfiles.writing import replace_file
+    from mcp_optimizer.config.trusted_files import carry_over
+    from mcp_optimizer.runtime.local_files import make_folder
 
     if not plan.taken:
         return
@@ -254,8 +254,8 @@ class PlannedMove:
 
 def _moves(plan: ImportPlan) -> tuple[list[PlannedMove], list[str]]:
     """What becomes of each file whose servers our file has now. One that cannot be changed does not stop the others."""
-    from mcp_optimizer.clients.moving import switched_off
-    from mcp_optimizer.textfiles.editing import CannotEdit
+    from mcp_optimizer.config.clients.moving import switched_off
+    from mcp_optimizer.config.textfiles.editing import CannotEdit
 
     moves: list[PlannedMove] = []
     problems: list[str] = []
@@ -288,8 +288,8 @@ def _agree(moves: list[PlannedMove], rules: RulesToWrite, choices: ImportChoices
 
 def _carry_out(moves: list[PlannedMove], backups: Backups) -> tuple[list[PlannedEntry], list[str]]:
     """Write clients' files, and keep a copy of each from before, with the names of what moved."""
-    from mcp_optimizer.clients.backups import Backup, digest
-    from mcp_optimizer.textfiles.writing import replace_file
+    from mcp_optimizer.config.clients.backups import Backup, digest
+    from mcp_optimizer.config.textfiles.writing import replace_file
 
     moved: list[PlannedEntry] = []
     problems: list[str] = []
@@ -331,11 +331,11 @@ class RulesToWrite:
         return cls(path, content, new, found.left)
 
     def write(self) -> None:
-        from mcp_optimizer.clients.permissions import with_rules
-        from mcp_optimizer.db.private_files import make_folder
-        from mcp_optimizer.textfiles.editing import CannotEdit
-        from mcp_optimizer.textfiles.reading import UnreadableText
-        from mcp_optimizer.textfiles.writing import replace_file
+        from mcp_optimizer.config.clients.permissions import with_rules
+        from mcp_optimizer.config.textfiles.editing import CannotEdit
+        from mcp_optimizer.config.textfiles.reading import UnreadableText
+        from mcp_optimizer.config.textfiles.writing import replace_file
+        from mcp_optimizer.runtime.local_files import make_folder
 
         if not self.rules:
             return

@@ -15,20 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.errors import ConfigurationError, OptimizerError, listed, quoted
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.callers.keys import Wanted
-    from mcp_optimizer.db.api_keys import StoredKeys
-    from mcp_optimizer.domain.api_key import ApiKey
+    from mcp_optimizer.access.callers.keys import Wanted
+    from mcp_optimizer.db.credentials import StoredKeys
+    from mcp_optimizer.domain.credentials import ApiKey
 
 _USUAL_ADDRESS = "http://127.0.0.1:8765"
 _USED = frozenset({"config", "demo", "database", "log_level", "log_format"})
@@ -75,7 +74,7 @@ def create_key(
     as_json: JsonFlag = False,
 ) -> None:
     """Make a key. It is shown once; a running gateway accepts it within two seconds."""
-    from mcp_optimizer.callers.keys import Wanted
+    from mcp_optimizer.access.callers.keys import Wanted
 
     servers = None if key_servers is None else [part.strip() for part in key_servers.split(",") if part.strip()]
     run(_create(settings, Wanted(name, servers, risk, role, profile, key_calls, expires), as_json))
@@ -95,15 +94,15 @@ def revoke_key(name: _Which, *, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _keys(settings: Settings) -> AsyncIterator[StoredKeys]:
-    from mcp_optimizer.app.options import place_of
-    from mcp_optimizer.callers.known_keys import opened_keys
+    from mcp_optimizer.access.callers.known_keys import opened_keys
+    from mcp_optimizer.app.part_options import place_of
 
     async with opened_keys(place_of(settings, "Keys")) as keys:
         yield keys
 
 
 async def _create(settings: Settings, wanted: Wanted, as_json: bool) -> None:
-    from mcp_optimizer.callers.making import make_key
+    from mcp_optimizer.access.callers.keys import make_key
 
     async with _keys(settings) as keys:
         key, text = await make_key(keys, wanted)

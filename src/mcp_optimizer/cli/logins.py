@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.app.optimizer import Optimizer
-    from mcp_optimizer.identity.attempt import Attempt
+    from mcp_optimizer.config.serverfile.spec import ServerSpec
     from mcp_optimizer.identity.login import LoginStatus
-    from mcp_optimizer.upstream.spec import ServerSpec
+    from mcp_optimizer.identity.oauth_client import Attempt
     from mcp_optimizer.upstream.state import UpstreamState
 
 _PATIENCE = 900.0
@@ -86,8 +85,8 @@ def _started(settings: Settings) -> tuple[Optimizer, list[ServerSpec]]:
 
 
 async def _login(settings: Settings, name: str, *, opens: bool, paste: bool) -> None:
+    from mcp_optimizer.domain.failure_kinds import FailureKind
     from mcp_optimizer.identity.logins import by_name, wants_login, why_no_login
-    from mcp_optimizer.upstream.failure import FailureKind
 
     optimizer, specs = _started(settings)
     spec = by_name(specs, name)

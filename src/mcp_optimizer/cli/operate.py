@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.completing import complete_server
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.command_options import JsonFlag, complete_server, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import GatewayFailure, listed
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.control.asking import RunningGateway
-    from mcp_optimizer.control.requests import Request
+    from mcp_optimizer.app.control.command_requests import Request
+    from mcp_optimizer.app.control.gateway_client import RunningGateway
 
 _SECONDS = 30.0
 _LOOK_AGAIN = 0.5
@@ -55,7 +54,7 @@ def register(app: typer.Typer) -> None:
 @with_settings()
 def status(*, settings: Settings, as_json: JsonFlag = False) -> None:
     """Show the gateways that are running with these servers. Exit code 1 if there are none."""
-    from mcp_optimizer.control.requests import StatusRequest
+    from mcp_optimizer.app.control.command_requests import StatusRequest
 
     found = [gateway.ask(StatusRequest(), _SECONDS)["value"] for gateway in _running(settings)]
     if as_json:
@@ -71,7 +70,7 @@ def status(*, settings: Settings, as_json: JsonFlag = False) -> None:
 @with_settings()
 def restart(server: _Server, *, settings: Settings) -> None:
     """Restart a server of the running gateways, once its calls have ended."""
-    from mcp_optimizer.control.requests import RestartRequest
+    from mcp_optimizer.app.control.command_requests import RestartRequest
 
     for gateway, _ in _all(settings, RestartRequest(server=server)):
         print(in_a_line(f"Restarting {server} (gateway with pid {gateway.hello.pid})."))
@@ -80,7 +79,7 @@ def restart(server: _Server, *, settings: Settings) -> None:
 @with_settings()
 def reload(*, settings: Settings, as_json: JsonFlag = False) -> None:
     """Make the running gateways read the server file and the settings again."""
-    from mcp_optimizer.control.requests import ReloadRequest
+    from mcp_optimizer.app.control.command_requests import ReloadRequest
 
     done = _all(settings, ReloadRequest())
     if as_json:
@@ -94,7 +93,7 @@ def reload(*, settings: Settings, as_json: JsonFlag = False) -> None:
 @with_settings()
 def logs(server: _AnyServer = None, *, settings: Settings, lines: _Lines = 50, follow: _Follow = False) -> None:
     """Show the last lines that servers wrote to stderr, and their events, without their secrets."""
-    from mcp_optimizer.control.requests import LogsRequest
+    from mcp_optimizer.app.control.command_requests import LogsRequest
 
     gateway, request = _running(settings)[0], LogsRequest(server=server)
     shown = _logs(gateway, request)
@@ -122,7 +121,7 @@ def dashboard(*, settings: Settings, no_browser: _NoBrowser = False, by_address:
 
 def _entrance(settings: Settings, *, by_address: bool) -> tuple[RunningGateway, str]:
     """The first gateway that has a dashboard: a client's own on stdio has none."""
-    from mcp_optimizer.control.requests import DashboardRequest
+    from mcp_optimizer.app.control.command_requests import DashboardRequest
 
     problem: GatewayFailure | None = None
     for gateway in _running(settings):
@@ -136,7 +135,7 @@ def _entrance(settings: Settings, *, by_address: bool) -> tuple[RunningGateway, 
 
 def _shown_in_browser(gateway: RunningGateway, address: str) -> bool:
     """By a file that only we can read: every user of this machine sees what a browser's command line says."""
-    from mcp_optimizer.textfiles.writing import replace_file
+    from mcp_optimizer.config.textfiles.writing import replace_file
 
     place = gateway.path.with_name("dashboard.html")
     with contextlib.suppress(OSError):
@@ -181,8 +180,8 @@ def _all(settings: Settings, request: Request) -> list[tuple[RunningGateway, Any
 
 
 def _running(settings: Settings) -> list[RunningGateway]:
-    from mcp_optimizer.control.asking import running_gateways
-    from mcp_optimizer.control.places import CAN_CONTROL
+    from mcp_optimizer.app.control.gateway_client import running_gateways
+    from mcp_optimizer.app.control.sockets import CAN_CONTROL
 
     found = running_gateways(settings)
     same = [gateway for gateway in found if gateway.is_same_version]

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run, started
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.command_gateway import run, started
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Risk
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.policy.explaining import Explanation
+    from mcp_optimizer.access.policy.explaining import Explanation
 
 _PATTERN = re.compile(r"[*?\[]")
 """What makes a rule's caller mean more than one."""
@@ -66,7 +65,7 @@ class _Asked:
 
 async def _caller(settings: Settings, asked: _Asked) -> Principal:
     """A stored key of this name with what it permits, or somebody with the limits that are given."""
-    from mcp_optimizer.policy.explaining import imagined
+    from mcp_optimizer.access.policy.explaining import imagined
 
     keys = await _keys(settings) if asked.name else {}
     name = _name_in_rules(settings, asked, keys) if asked.name else LOCAL_PRINCIPAL.name
@@ -81,7 +80,7 @@ async def _keys(settings: Settings) -> dict[str, Principal]:
     place = settings.database_place
     if place is None:
         return {}
-    from mcp_optimizer.callers.known_keys import opened_keys
+    from mcp_optimizer.access.callers.known_keys import opened_keys
 
     async with opened_keys(place) as keys:
         return {key.principal.name: key.principal for key in await keys.all()}
@@ -110,9 +109,9 @@ def _name_in_rules(settings: Settings, asked: _Asked, keys: Collection[str]) -> 
 
 
 async def _test(settings: Settings, tool: str, server: str | None, asked: _Asked, as_json: bool) -> None:
-    from mcp_optimizer.app.options import policy_of
+    from mcp_optimizer.access.policy.explaining import explain
+    from mcp_optimizer.app.part_options import policy_of
     from mcp_optimizer.gateway.resolving import on_server, resolve
-    from mcp_optimizer.policy.explaining import explain
 
     principal = await _caller(settings, asked)
     async with started(settings) as optimizer:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.packages.registry import ListedServer
+    from mcp_optimizer.config.packages.registry import ListedServer
 
 _Text = Annotated[str, typer.Argument(help="A part of the server's name.", show_default=False)]
 _Name = Annotated[str, typer.Argument(help="The name in the registry, such as io.github.user/server.")]
@@ -50,7 +49,7 @@ def show(
 
 
 async def _search(text: str, address: str, limit: int, as_json: bool) -> None:
-    from mcp_optimizer.packages.registry import PUBLIC_REGISTRY, Registry
+    from mcp_optimizer.config.packages.registry import PUBLIC_REGISTRY, Registry
 
     found = await Registry(address or PUBLIC_REGISTRY).search(text, limit)
     if as_json:
@@ -65,7 +64,7 @@ async def _search(text: str, address: str, limit: int, as_json: bool) -> None:
 
 
 async def _show(name: str, address: str, version: str, as_json: bool) -> None:
-    from mcp_optimizer.packages.registry import PUBLIC_REGISTRY, Registry
+    from mcp_optimizer.config.packages.registry import PUBLIC_REGISTRY, Registry
 
     server = await Registry(address or PUBLIC_REGISTRY).server(name, version)
     facts = _facts(server)
@@ -84,7 +83,7 @@ async def _show(name: str, address: str, version: str, as_json: bool) -> None:
 
 
 def _facts(server: ListedServer) -> dict[str, Any]:
-    from mcp_optimizer.packages.server_json import ways_to_run
+    from mcp_optimizer.config.packages.server_json import ways_to_run
 
     facts = {"name": server.name, "version": server.version, "status": server.condition.value}
     return {**facts, "description": server.description, "packages": ways_to_run(server.document)}

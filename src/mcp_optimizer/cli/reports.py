@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.completing import complete_tool
-from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run, started
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run, started
+from mcp_optimizer.cli.command_options import JsonFlag, complete_tool, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.metrics.report import Report
-    from mcp_optimizer.metrics.sizes import Sizes
+    from mcp_optimizer.metrics.tool_sizes import Sizes
     from mcp_optimizer.metrics.usage import Usage
 
 ToolsDir = Annotated[
@@ -63,7 +61,7 @@ def show(
     as_json: JsonFlag = False,
 ) -> None:
     """Show one tool before and after: its definition, compressed, as a signature, in five words."""
-    from mcp_optimizer.control.requests import ShowRequest
+    from mcp_optimizer.app.control.command_requests import ShowRequest
 
     inquiry = Inquiry(settings, flags, fresh=fresh or tools_dir is not None)
     shown = inquiry.answer(ShowRequest(tool=tool), partial(_catalog, tools_dir=tools_dir))
@@ -140,12 +138,11 @@ async def report_on(
 
     With `measured`, what the parts of each tool cost in each phase.
     """
-    from mcp_optimizer.app.options import selected_profile
-    from mcp_optimizer.demo.targets import KANBAN_TARGETS
-    from mcp_optimizer.metrics.measurements import measurements
-    from mcp_optimizer.metrics.phases import NO_TARGETS
+    from mcp_optimizer.app.part_options import selected_profile
+    from mcp_optimizer.metrics.phases import NO_TARGETS, measurements
     from mcp_optimizer.metrics.report import make_report
     from mcp_optimizer.token_counter import TokenCounter
+    from mcp_optimizer_demo.targets import KANBAN_TARGETS
 
     async with _measured(settings, tools_dir) as (optimizer, sizes):
         catalog, selected = (optimizer.snapshot, optimizer.forms, optimizer.lists), selected_profile(settings)
@@ -171,7 +168,7 @@ async def _usage(optimizer: Optimizer, since: float, *, everything: bool) -> Usa
 
 def _write(path: Path, found: Report) -> None:
     from mcp_optimizer.dashboard.report_page import report_page
-    from mcp_optimizer.db.private_files import write_file
+    from mcp_optimizer.runtime.local_files import write_file
 
     try:
         write_file(path, report_page(found))

@@ -1,34 +1,73 @@
 """`script try`, `save`, `list`, `show`, `run` and `delete`: scripts, run once or kept under a name like a tool.
 
 A running gateway checks, saves and runs them if there is one; otherwise the servers are started for it. Looking and
-deleting need only the database, also while scripts are off.
+deleting need only the database, also while scripts are off. No text of a script can control the terminal.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.script_texts import show_rows, show_script, tell_saved
-from mcp_optimizer.cli.show import print_json
-from mcp_optimizer.domain.script_mode import SCRIPTS_OFF
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.domain.own_tools import SCRIPTS_OFF
 from mcp_optimizer.errors import ConfigurationError, GatewayFailure, listed, quoted
-from mcp_optimizer.runtime.terminal_text import printable
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.scripts import ScriptRows
     from mcp_optimizer.domain.stored_script import StoredScript
+
+
+def tell_saved(saved: dict[str, Any]) -> None:
+    takes = ", ".join(saved["parameters"]) or "nothing"
+    uses = ", ".join(saved["uses"]) or "no tools"
+    print(in_a_line(f"Saved. It is the tool {saved['name']} of the server {saved['server']}."))
+    print(in_a_line(f"It takes {takes}; it uses {uses}; it counts as {saved['risk']}."))
+
+
+def show_rows(rows: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+    for title in ("script", "state", "class", "parameters"):
+        table.add_column(title, overflow="fold")
+    table.add_column("description", overflow="fold", ratio=1)
+    for row in rows:
+        texts = (row["name"], row["state"], row["risk"], ", ".join(row["parameters"]), row["description"])
+        table.add_row(*map(Text, map(in_a_line, texts)))
+    out = console()
+    if rows:
+        out.print(table)
+    for row in rows:
+        if row["reason"]:
+            out.print(Text(in_a_line(f"{row['name']}: {row['reason']}"), style="yellow"), soft_wrap=True)
+    out.print(counted(len(rows), "stored script"), markup=False)
+
+
+def show_script(facts: dict[str, Any], source: str) -> None:
+    for title, value in (
+        ("name", facts["name"]),
+        ("description", facts["description"]),
+        ("parameters", ", ".join(facts["parameters"]) or "none"),
+        ("uses", ", ".join(facts["uses"]) or "no tools"),
+        ("may change", ", ".join(facts["may_change"]) or "nothing"),
+        ("class", facts["risk"]),
+        ("saved", facts["saved_at"]),
+    ):
+        print(f"{title + ':':<13}{in_a_line(value)}")
+    print(f"\n{printable(source)}")
+
 
 _MOST_LISTED = 10_000
 
@@ -75,8 +114,8 @@ def try_script(
     as_json: JsonFlag = False,
 ) -> None:
     """Run a script once, as a model does with run_script. Exit code 1 if it fails."""
+    from mcp_optimizer.app.control.command_requests import TryScriptRequest
     from mcp_optimizer.cli.tools import answer
-    from mcp_optimizer.control.requests import TryScriptRequest
 
     inquiry = _inquiry(settings, flags, fresh=fresh)
     text = _text(file, settings.limits.script_characters)
@@ -98,7 +137,7 @@ def save(
     as_json: JsonFlag = False,
 ) -> None:
     """Check a script and keep it under a name. Clients find and call it as a tool within seconds."""
-    from mcp_optimizer.control.requests import SaveScriptRequest
+    from mcp_optimizer.app.control.command_requests import SaveScriptRequest
 
     inquiry = _inquiry(settings, flags, fresh=fresh)
     request = SaveScriptRequest(
@@ -135,7 +174,7 @@ def list_scripts(
 @with_settings()
 def show(name: _Name, *, settings: Settings, only_source: _Source = False, as_json: JsonFlag = False) -> None:
     """Show a stored script: its parameters, its tools and its source."""
-    from mcp_optimizer.control.script_facts import script_facts
+    from mcp_optimizer.app.control.script_facts import script_facts
 
     script = run(_named(settings, name))
     if as_json:
@@ -165,9 +204,8 @@ def run_script(
     as_json: JsonFlag = False,
 ) -> None:
     """Run a stored script, as `call` runs a tool. Exit code 1 if it fails."""
-    from mcp_optimizer.cli.given_arguments import given_arguments, pairs
-    from mcp_optimizer.cli.tools import answer
-    from mcp_optimizer.control.requests import RunScriptRequest
+    from mcp_optimizer.app.control.command_requests import RunScriptRequest
+    from mcp_optimizer.cli.tools import answer, given_arguments, pairs
 
     inquiry = _inquiry(settings, flags, fresh=fresh)
     plain = pairs(arg or [])
@@ -213,7 +251,7 @@ def _text(file: str, most: int) -> str:
 
 @asynccontextmanager
 async def _stored(settings: Settings) -> AsyncIterator[ScriptRows]:
-    from mcp_optimizer.app.options import place_of
+    from mcp_optimizer.app.part_options import place_of
     from mcp_optimizer.db.database import open_database
     from mcp_optimizer.db.scripts import ScriptRows
 
@@ -246,7 +284,7 @@ async def _unknown(stored: ScriptRows, name: str) -> ConfigurationError:
 
 def _states(inquiry: Inquiry) -> list[dict[str, Any]] | None:
     """All scripts with their states; None if nobody knows the tools, or scripts are off there."""
-    from mcp_optimizer.control.requests import ScriptsRequest
+    from mcp_optimizer.app.control.command_requests import ScriptsRequest
 
     if not inquiry.is_running and (not inquiry.fresh or inquiry.settings.scripts == "off"):
         return None
@@ -260,7 +298,7 @@ def _states(inquiry: Inquiry) -> list[dict[str, Any]] | None:
 
 
 async def _stored_rows(settings: Settings) -> list[dict[str, Any]]:
-    from mcp_optimizer.control.script_facts import NOT_CHECKED, script_facts
+    from mcp_optimizer.app.control.script_facts import NOT_CHECKED, script_facts
 
     async with _stored(settings) as stored:
         found = await stored.all(_MOST_LISTED)

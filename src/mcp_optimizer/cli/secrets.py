@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcp_optimizer.cli.asking import hidden_value, value_of_stdin
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, hidden_value, print_json, value_of_stdin
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.identity.secrets import Secrets
@@ -64,7 +62,7 @@ def rotate(*, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _secrets(settings: Settings) -> AsyncIterator[Secrets]:
-    from mcp_optimizer.app.options import place_of
+    from mcp_optimizer.app.part_options import place_of
     from mcp_optimizer.identity.secrets import opened_secrets
 
     async with opened_secrets(place_of(settings, "Secrets"), os.environ) as secrets:

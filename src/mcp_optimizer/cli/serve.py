@@ -1,4 +1,8 @@
-"""`serve`: the gateway itself, on stdio or HTTP."""
+"""`serve`: the gateway itself, on stdio or HTTP.
+
+On stdio the client's first requests are answered while the gateway is still being imported in a thread; nothing that
+takes time is imported at the top.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,62 @@ import contextlib
 import gc
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from mcp_optimizer.cli.early import answering_early
-from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
-from mcp_optimizer.cli.reached import reached_by_commands
-from mcp_optimizer.cli.running import run
+from mcp_optimizer import __version__
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.serve_http import serve_http
-from mcp_optimizer.cli.signals import AFTERWARDS, END, Signals, end_at_the_latest
-from mcp_optimizer.runtime.quick_imports import quick_imports
+from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
+from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.domain.own_tools import ScriptMode, own_tools, splits_calls
+from mcp_optimizer.runtime.lazy_imports import quick_imports
 from mcp_optimizer.runtime.worker_place import worker_place
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.serving.early_answers import EarlyAnswers, FirstRequests
+from mcp_optimizer.serving.pipes import has_pipes, own_pipes
+from mcp_optimizer.serving.signpost_file import read_signpost
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from mcp_optimizer.serving.early_answers import EarlyAnswers
+
+def first_requests(settings: Settings) -> FirstRequests:
+    """What is answered in the same way whatever the servers are."""
+    scripts = ScriptMode(settings.scripts)
+
+    def tools_of(client: str) -> tuple[dict[str, Any], ...]:
+        return own_tools(split_calls=splits_calls(habits_of(client), settings.split_calls), scripts=scripts)
+
+    signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
+    known = tools_of if lists_only_own_tools(settings) else None
+    return FirstRequests(known, __version__, settings.limits, signpost, is_native=settings.mode == "native")
+
+
+def lists_only_own_tools(settings: Settings) -> bool:
+    """Whether every client gets the same tools and instructions, whatever the servers offer."""
+    return settings.mode == "search" and not settings.tool_profile and not settings.client_profiles
+
+
+@asynccontextmanager
+async def answering_early(settings: Settings) -> AsyncIterator[EarlyAnswers | None]:
+    """Answer the client's first requests from now on; None: the server answers all of them."""
+    if not has_pipes():
+        yield None
+        return
+    pipes = await own_pipes()
+    early = EarlyAnswers(pipes, first_requests(settings))
+    try:
+        yield early
+    finally:
+        await early.stop()
+        pipes.close()
+
 
 _OPEN_FILES = 16_384
 _SWITCH = 0.0005
@@ -109,16 +150,16 @@ async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
     optimizer.start(saves_memory=True)
     signals.reload_with(optimizer)
     try:
-        async with reached_by_commands(optimizer) as control, kept_tidy():
+        async with command_socket(optimizer) as control, kept_tidy():
             serving = asyncio.create_task(serve_stdio(server, optimizer.gate, early))
             await signals.until_asked(serving)
-            end_at_the_latest(settings.shutdown_timeout + AFTERWARDS)
+            end_at_the_latest(settings.shutdown_timeout + GRACE_SECONDS)
             await control.stop()
-            await optimizer.stop(END)
+            await optimizer.stop(STOP_SECONDS)
             if not serving.done():
                 # After a signal stdin is still open, and leaving this block would wait for its next line.
                 await asyncio.wait({serving}, timeout=_LAST_ANSWER)
                 sys.stdout.flush()
                 os._exit(0)
     finally:
-        await optimizer.stop(END)
+        await optimizer.stop(STOP_SECONDS)

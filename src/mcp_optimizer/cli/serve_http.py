@@ -1,8 +1,13 @@
-"""The gateway over HTTP: from the socket it listens on to the last response of a stopping one."""
+"""Serves the gateway over HTTP, from the socket it listens on to the last response before it stops.
+
+Also says at which address people and other gateways reach it. Read by `serve` and by `workers`, neither of which
+loads the gateway by importing this.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import shlex
 import socket
@@ -10,19 +15,86 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from mcp_optimizer.cli.listening import listen, reached_from_outside
-from mcp_optimizer.cli.reached import reached_by_commands
-from mcp_optimizer.cli.signals import AFTERWARDS, END, Signals, end_at_the_latest
+from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import CatalogError, ConfigurationError
-from mcp_optimizer.runtime.quick_imports import quick_imports
+from mcp_optimizer.runtime.lazy_imports import quick_imports
 from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.runtime.worker_place import WorkerPlace, worker_place
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.app.optimizer import Optimizer
     from mcp_optimizer.runtime.http_server import HttpServer
+
+_BACKLOG = 1_024
+
+
+def listen(host: str, port: int, *, is_one_of_many: bool = False) -> socket.socket:
+    """Bound before anything starts, so that a port in use does not cost ten started servers.
+
+    `is_one_of_many`: the system spreads connections over all such sockets at this port.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_one_of_many:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(
+            f"Cannot listen on {host}:{port}: {error.strerror}. Choose another address with --http."
+        ) from error
+    # Clients may connect from now on; they are answered once the application is up.
+    listening.listen(_BACKLOG)
+    listening.setblocking(False)
+    return listening
+
+
+def reached_from_outside(host: str, port: int, database: object) -> str:
+    """The address at which other gateways reach one that listens here. Where that is everywhere, a machine has many:
+    the one from which it would reach the database is the likeliest.
+    """
+    if _is_everywhere(host):
+        host = _local_address(database) or "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def private_host(peer_address: str) -> str:
+    """Where a worker listens for the other gateways: on loopback, unless they are on other machines."""
+    return (urlsplit(peer_address).hostname or "") if peer_address else "127.0.0.1"
+
+
+def shown_address(listening: socket.socket) -> str:
+    host, port, *_ = listening.getsockname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_everywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _local_address(database: object) -> str:
+    try:
+        there = urlsplit(database) if isinstance(database, str) else None
+        if there is None or not there.hostname:
+            return ""
+        [(family, kind, number, _, address), *_] = socket.getaddrinfo(
+            there.hostname, there.port or 5432, type=socket.SOCK_DGRAM
+        )
+        with socket.socket(family, kind, number) as trial:
+            # Sends nothing: the system only chooses a way.
+            trial.connect(address)
+            return str(trial.getsockname()[0])
+    except (OSError, ValueError):
+        return ""
+
 
 _KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than clients keep theirs, so none is closed while it is used."""
@@ -74,12 +146,12 @@ async def serve_http(settings: Settings) -> None:
             _say_where(optimizer, address)
         else:
             _join(sockets[2], signals)
-        async with reached_by_commands(optimizer, address), kept_tidy():
+        async with command_socket(optimizer, address), kept_tidy():
             await signals.until_asked(serving)
-        end_at_the_latest(settings.shutdown_timeout + AFTERWARDS)
+        end_at_the_latest(settings.shutdown_timeout + GRACE_SECONDS)
         await _stop_serving(optimizer, http, serving, _notice(optimizer, is_interactive=signals.is_interactive))
     finally:
-        await optimizer.stop(END)
+        await optimizer.stop(STOP_SECONDS)
 
 
 def _peer_address(settings: Settings, place: WorkerPlace | None, port: int) -> str:
@@ -123,7 +195,7 @@ def _join(link: socket.socket, signals: Signals) -> None:
 
 async def _somebody_may_call(settings: Settings, host: str) -> None:
     """Beyond loopback, a gateway that nobody has a key for is a mistake, and better noticed now than by its users."""
-    from mcp_optimizer.app.options import is_open
+    from mcp_optimizer.app.part_options import is_open
     from mcp_optimizer.domain.addresses import is_loopback
 
     if is_loopback(host) or settings.token_issuers or is_open(settings, is_loopback=False):
@@ -135,7 +207,7 @@ async def _somebody_may_call(settings: Settings, host: str) -> None:
             f"Serving on {host} needs callers with keys, which are kept in the catalog database, and --database none "
             f"stores nothing. Use a file or PostgreSQL, {how}."
         )
-    from mcp_optimizer.callers.known_keys import opened_keys
+    from mcp_optimizer.access.callers.known_keys import opened_keys
 
     try:
         async with opened_keys(place) as keys:
@@ -169,7 +241,7 @@ async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio
     await optimizer.drained()
     optimizer.release_streams()
     # Unfinished calls get their error now; the last responses are written while the servers end.
-    ending = asyncio.create_task(optimizer.stop(END))
+    ending = asyncio.create_task(optimizer.stop(STOP_SECONDS))
     await asyncio.sleep(0)
     http.finish()
     # A client that only listens would hold us up for ever.

@@ -1,6 +1,6 @@
 """`service install`, `uninstall` and `status`: the gateway over HTTP, run by systemd or launchd.
 
-Shows what it writes and runs before it does; changes no file that somebody else wrote.
+Shows what it writes and runs before it does, and changes no file that it did not write.
 """
 
 from __future__ import annotations
@@ -18,14 +18,21 @@ from typing import Annotated
 import typer
 from platformdirs import user_config_path
 
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag, say_passed_over
-from mcp_optimizer.cli.service_files import MARK, GatewayService, systemd_unit
-from mcp_optimizer.cli.service_plans import Command, ServicePlace, ServicePlan, place_on, plan_for
-from mcp_optimizer.cli.show import print_json
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, say_passed_over
+from mcp_optimizer.cli.service_files import (
+    MARK,
+    Command,
+    GatewayService,
+    ServicePlace,
+    ServicePlan,
+    place_on,
+    plan_for,
+    systemd_unit,
+)
+from mcp_optimizer.cli.terminal import print_json
+from mcp_optimizer.config.settings import APP_NAME, load_settings
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.runtime.terminal_text import printable
-from mcp_optimizer.settings import APP_NAME, load_settings
 
 _ADDRESS = "127.0.0.1:8765"
 _VARIABLES = "# Variables for mcp-optimizer and ${VAR} in its server file: NAME=value, one a line.\n"
@@ -198,7 +205,7 @@ def _ask(question: str, yes: bool) -> None:
 
 
 def _write(plan: ServicePlan, service: GatewayService) -> None:
-    from mcp_optimizer.db.private_files import make_folder, replace_file, write_file
+    from mcp_optimizer.runtime.local_files import make_folder, replace_file, write_file
 
     try:
         plan.place.file.parent.mkdir(parents=True, exist_ok=True)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run, started
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.command_gateway import run, started
+from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings, own_server_file
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import Settings, own_server_file
 
 if TYPE_CHECKING:
     from mcp_optimizer.app.optimizer import Optimizer
@@ -71,7 +71,7 @@ def init(
     as_json: JsonFlag = False,
 ) -> None:
     """Write a commented starter server file."""
-    from mcp_optimizer.db.private_files import make_folder, write_file
+    from mcp_optimizer.runtime.local_files import make_folder, write_file
 
     # Where it is found from every folder, without anybody having to trust one.
     is_own, path = path is None, path or own_server_file()
@@ -112,9 +112,9 @@ async def _demo(settings: Settings, as_json: bool) -> None:
 async def _show_demo(optimizer: Optimizer) -> None:
     from rich.text import Text
 
-    from mcp_optimizer.catalog.forms import Detail
+    from mcp_optimizer.app.control.command_facts import found_facts
+    from mcp_optimizer.catalog.tool_forms import Detail
     from mcp_optimizer.cli.tools import show_found
-    from mcp_optimizer.control.facts import found_facts
     from mcp_optimizer.runtime.terminal_text import counted, printable
 
     out = console()

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.asking import is_agreed, is_terminal
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import print_json
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import is_agreed, is_terminal, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import in_a_line
-from mcp_optimizer.settings import Settings
 
 _Names = Annotated[list[str], typer.Argument(help="Names of servers.", show_default=False)]
 _Targets = Annotated[
@@ -50,7 +49,7 @@ def disable(targets: _Targets, *, settings: Settings, as_json: JsonFlag = False)
 
 
 async def _remove(settings: Settings, names: list[str], is_agreed_to: bool, as_json: bool) -> None:
-    from mcp_optimizer.upstream.file_edits import change_file, entries_in, file_text, without_entry
+    from mcp_optimizer.config.serverfile.file_edits import change_file, entries_in, file_text, without_entry
 
     path = _server_file(settings)
     before = entries_in(file_text(path))
@@ -82,7 +81,7 @@ async def _remove(settings: Settings, names: list[str], is_agreed_to: bool, as_j
 
 def _left_behind(removed: dict[str, Any], others: dict[str, Any]) -> list[str]:
     """What of removed servers is still there, for a person who wants it gone."""
-    from mcp_optimizer.upstream.variables import secrets_used
+    from mcp_optimizer.config.serverfile.variables import secrets_used
 
     said = [
         f"A secret that only it used is still stored: mcp-optimizer secret delete {shlex.quote(name)}"
@@ -95,7 +94,13 @@ def _left_behind(removed: dict[str, Any], others: dict[str, Any]) -> list[str]:
 
 
 async def _switch(settings: Settings, targets: list[str], is_on: bool, as_json: bool) -> None:
-    from mcp_optimizer.upstream.file_edits import change_file, entries_in, file_text, with_server_on, with_tool_on
+    from mcp_optimizer.config.serverfile.file_edits import (
+        change_file,
+        entries_in,
+        file_text,
+        with_server_on,
+        with_tool_on,
+    )
 
     path = _server_file(settings)
     known = entries_in(file_text(path))

@@ -1,29 +1,83 @@
-"""`find`, `call`, `read` and `tools`: what a model does through the gateway, from a terminal."""
+"""`find`, `call`, `read` and `tools`: what a model does through the gateway, from a terminal.
+
+Arguments of a call are given as JSON, in a file, on stdin, or as `key=value`; `script run` reads them in the same
+way.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from mcp_optimizer.cli.completing import complete_server, complete_tool
-from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import started
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, started
+from mcp_optimizer.cli.command_options import JsonFlag, complete_server, complete_tool, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable, printable_json
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mcp_optimizer.app.optimizer import Optimizer
+
+_MOST_BYTES = 10_000_000
+
+
+def given_arguments(positional: str | None, option: str | None, *, is_object: bool) -> Any:
+    """The arguments' JSON as text; with `is_object`, for adding to, as an object."""
+    if positional is not None and option is not None:
+        raise ConfigurationError("The arguments are given twice: after the tool's name and with --args.")
+    text = positional if option is None else _read(option)
+    if not is_object:
+        return "{}" if text is None else text
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"The arguments are not JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise ConfigurationError("The arguments are not a JSON object, so --arg cannot add to them.")
+    return value
+
+
+def pairs(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """`--arg key=value`, as often as it was given."""
+    for one in given:
+        if "=" not in one or one.startswith("="):
+            # Without the value, which may be a secret.
+            raise ConfigurationError("--arg takes key=value, such as --arg limit=5.")
+    return tuple((key, value) for key, _, value in (one.partition("=") for one in given))
+
+
+def _read(option: str) -> str:
+    if option == "-":
+        return _bounded(sys.stdin.buffer, "stdin")
+    if not option.startswith("@"):
+        return option
+    path = Path(option[1:]).expanduser()
+    try:
+        with path.open("rb") as file:
+            return _bounded(file, str(path))
+    except OSError as error:
+        raise ConfigurationError(f"Cannot read the arguments from {path}: {error.strerror}.") from error
+
+
+def _bounded(file: BinaryIO, name: str) -> str:
+    data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ConfigurationError(f"The arguments in {name} are longer than {_MOST_BYTES:,} bytes.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"The arguments in {name} are not UTF-8.") from None
+
 
 _Tool = Annotated[str, typer.Argument(help="The tool's name, or server__tool.", autocompletion=complete_tool)]
 
@@ -53,7 +107,7 @@ def find(
     as_json: JsonFlag = False,
 ) -> None:
     """Search all tools, as a model does with find_tool."""
-    from mcp_optimizer.control.requests import FindRequest
+    from mcp_optimizer.app.control.command_requests import FindRequest
 
     request = FindRequest(query=query, keywords=keywords, limit=limit)
     begin = partial(started, shows_servers=True)
@@ -69,7 +123,7 @@ def show_found(out: Console, found: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_optimizer.gateway.found import likelihood
+    from mcp_optimizer.gateway.found_tools import likelihood
 
     if found["rows"]:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
@@ -123,8 +177,7 @@ def call(
 
     With --json, prints the CallToolResult as sent to clients.
     """
-    from mcp_optimizer.cli.given_arguments import given_arguments, pairs
-    from mcp_optimizer.control.requests import CallRequest
+    from mcp_optimizer.app.control.command_requests import CallRequest
 
     if (command := _OWN.get(tool)) is not None and server is None:
         raise ConfigurationError(f"{tool} is one of the gateway's own tools. Here it is the command {command}.")
@@ -148,7 +201,7 @@ def read(
     as_json: JsonFlag = False,
 ) -> None:
     """Read more of a result that was cut, as a model does with read_result."""
-    from mcp_optimizer.control.requests import ReadRequest
+    from mcp_optimizer.app.control.command_requests import ReadRequest
 
     request = ReadRequest(result_id=result_id, offset=offset, limit=limit, select=select, search=search)
     answer(Inquiry(settings, flags, fresh).answer(request, _without_servers, shows_servers=True), as_json)
@@ -220,7 +273,7 @@ def tools(
     as_json: JsonFlag = False,
 ) -> None:
     """List all tools with their cost in every prompt, largest first."""
-    from mcp_optimizer.control.requests import ToolsRequest
+    from mcp_optimizer.app.control.command_requests import ToolsRequest
 
     found = Inquiry(settings, flags, fresh).answer(ToolsRequest(server=server))
     if as_json:

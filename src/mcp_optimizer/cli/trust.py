@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.groups import CommandGroup
-from mcp_optimizer.cli.options import JsonFlag, with_settings
-from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.act_records import record_act
+from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
+from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError, OptimizerError, listed, quoted
 from mcp_optimizer.runtime.terminal_text import counted
-from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
+    from mcp_optimizer.access.trust.review import ServerOverview, ToolOverview
     from mcp_optimizer.db.pins import StoredPins
     from mcp_optimizer.domain.pins import Pins
-    from mcp_optimizer.trust.overview import ServerOverview, ToolOverview
 
 _MOST_DIFFS = 20
 
@@ -84,7 +83,7 @@ def reset(server: _Server, *, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _stored(settings: Settings) -> AsyncIterator[StoredPins]:
-    from mcp_optimizer.app.options import place_of
+    from mcp_optimizer.app.part_options import place_of
     from mcp_optimizer.db.database import open_database
     from mcp_optimizer.db.pins import StoredPins
 
@@ -112,7 +111,7 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 
 async def _list(settings: Settings, server: str, as_json: bool) -> None:
-    from mcp_optimizer.trust.overview import overview
+    from mcp_optimizer.access.trust.review import overview
 
     async with _stored(settings) as stored:
         names = [server] if server else await stored.servers()
@@ -125,7 +124,7 @@ async def _list(settings: Settings, server: str, as_json: bool) -> None:
 
 
 def _modes(settings: Settings) -> dict[str, Any]:
-    from mcp_optimizer.app.options import trust_modes
+    from mcp_optimizer.app.part_options import trust_modes
     from mcp_optimizer.app.servers import server_specs
 
     try:
@@ -174,8 +173,8 @@ def _show(servers: Sequence[ServerOverview], *, whole: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from mcp_optimizer.access.trust.review import titled
     from mcp_optimizer.domain.hidden_text import with_hidden_shown
-    from mcp_optimizer.trust.diffs import titled
 
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     for title in ("server", "tool", "state", "since", "mode"):
@@ -201,9 +200,9 @@ def _show(servers: Sequence[ServerOverview], *, whole: bool) -> None:
 
 
 async def _diff(settings: Settings, server: str, tool: str) -> None:
+    from mcp_optimizer.access.trust.pins import unpacked, versions_of
+    from mcp_optimizer.access.trust.review import difference, digest, titled
     from mcp_optimizer.domain.pins import ToolPin
-    from mcp_optimizer.trust.diffs import difference, digest, titled
-    from mcp_optimizer.trust.pins import unpacked, versions_of
 
     async with _stored(settings) as stored:
         pins = await _pins(stored, server)
@@ -256,9 +255,9 @@ def _print_diff(title: str, lines: Sequence[str]) -> None:
 
 
 async def _approve(settings: Settings, server: str, tools: list[str], *, everything: bool, shown: str) -> None:
+    from mcp_optimizer.access.trust.pins import versions_of
+    from mcp_optimizer.access.trust.review import digest, titled, told
     from mcp_optimizer.domain.pins import INSTRUCTIONS
-    from mcp_optimizer.trust.diffs import digest, titled, told
-    from mcp_optimizer.trust.pins import versions_of
 
     async with _stored(settings) as stored:
         pins = await _pins(stored, server)

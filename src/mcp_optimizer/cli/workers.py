@@ -17,13 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from mcp_optimizer.cli.listening import listen, private_host, shown_address
-from mcp_optimizer.cli.signals import AFTERWARDS, has_terminal
+from mcp_optimizer.cli.serve_http import listen, private_host, shown_address
+from mcp_optimizer.cli.serving_process import GRACE_SECONDS, has_terminal
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.worker_place import WorkerPlace
-from mcp_optimizer.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ class GatewayWorkers:
         if not self._asked:
             self._stop(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.shutdown_timeout + AFTERWARDS + _SPARE):
+            async with asyncio.timeout(self._settings.shutdown_timeout + GRACE_SECONDS + _SPARE):
                 await self._tasks.settled()
         for worker in self._workers:
             worker.kill()

@@ -11,7 +11,7 @@ from typing import Any
 
 from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.search.deprecation import sentence as deprecation
 
 

@@ -14,11 +14,11 @@ from typing import Any
 from mcp_optimizer.compression.cues import plainly
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.compression.references import resolve
-from mcp_optimizer.compression.spelling import literal
+from mcp_optimizer.compression.value_spelling import literal
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.json_schema import listed, properties_of, reference_of, required_of
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.search.words import terms
 
 _TYPES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool"}

@@ -15,13 +15,7 @@ from operator import itemgetter
 from mcp_optimizer.compression.groups import NO_GROUPS, GroupPlan, candidate_groups, named_groups, regroup
 from mcp_optimizer.compression.lossless import tidy
 from mcp_optimizer.compression.notes import lift_into
-from mcp_optimizer.compression.ordering import ordering
-from mcp_optimizer.compression.references import (
-    inline_references,
-    is_free_to_move,
-    references,
-    share_repeated,
-)
+from mcp_optimizer.compression.references import inline_references, is_free_to_move, references, share_repeated
 from mcp_optimizer.compression.techniques import (
     ENVELOPE,
     GROUPING,
@@ -34,11 +28,12 @@ from mcp_optimizer.compression.techniques import (
     TIDYING,
     WORDING,
     Technique,
+    ordering,
 )
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.compression.wording import worded
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 
 Cost = Callable[[str], int]
 """Tokens of a text."""

@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from mcp_optimizer.compression.descriptions import LONGEST_SHORT, MOST_WORDS, ShortDescription
-from mcp_optimizer.compression.leads import without_lead
-from mcp_optimizer.compression.name_phrases import LONGEST_NAME, from_name, name_words
+from mcp_optimizer.compression.clauses import without_lead
 from mcp_optimizer.compression.notes import first_sentence
-from mcp_optimizer.compression.phrases import Phrase, from_sentence, from_thing
+from mcp_optimizer.compression.phrases import LONGEST_NAME, Phrase, from_name, from_sentence, from_thing, name_words
 from mcp_optimizer.compression.sentences import sentences
+from mcp_optimizer.compression.short_descriptions import LONGEST_SHORT, MOST_WORDS, ShortDescription
 from mcp_optimizer.compression.word_classes import ARTICLES, CONJUNCTIONS, LIGHT, PREPOSITIONS, VERBS, base_form
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.deprecation import sentence as deprecation

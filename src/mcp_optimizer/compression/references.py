@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from mcp_optimizer.compression.lossless import DOCUMENTING, joined
 from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, keywords, schemas, with_children
 from mcp_optimizer.domain.json_schema import reference_of
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 
 _DEFINITIONS = ("$defs", "definitions")
 _ELSEWHERE = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"})

@@ -1,8 +1,8 @@
 """Keeps the sentences of a text that carry a rule for callers, each in its shortest form. Pure.
 
 `signature` shows a description as its first sentence and these rules, and a parameter's note in the same way. A rule is
-what a caller would otherwise get wrong: a default, a limit, a format, what is required, refused or ignored. What the
-schema declares is not repeated. Only the beginning of a text is read, and what is kept has a maximum length.
+what a caller would otherwise get wrong: a default, a format, a limit, a condition. A default that a note states is
+taken out of it, so that the signature can write it as part of the type.
 """
 
 from __future__ import annotations
@@ -13,11 +13,124 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mcp_optimizer.compression.cues import BINDING, HINTING, TELLING, of_a_description, of_a_note, plainly
-from mcp_optimizer.compression.defaults import Said, lift_default
 from mcp_optimizer.compression.notes import first_sentence, opening, restates
-from mcp_optimizer.compression.sentences import sentences, units
-from mcp_optimizer.compression.shortest import LONGEST, clause_before, cut, ended, plain, shortest, without_filler
+from mcp_optimizer.compression.sentences import (
+    LONGEST,
+    clause_before,
+    cut,
+    ended,
+    plain,
+    sentences,
+    shortest,
+    units,
+    without_filler,
+)
 from mcp_optimizer.search.deprecation import sentence as deprecation
+
+_LONGEST = 40
+_VALUE = r"([^\n.;,()]{1,60}(?:\.\d[^\n.;,()]{0,40})?)"
+_IS = r"(?: value)?(?: is(?: set)? to| is| to)? ?[:=]? ?"
+_END = r"(?=\.(?:\s|$)|\n|$)"
+_BEGIN = r"(?:^|(?<=[.!?]\s)|(?<=\n))"
+_OMITTED = (
+    r"(?:if|when) (?:it is |this is |none is )?(?:omitted|unset|absent|empty|(?:not )?"
+    r"(?:provided|specified|set|given|supplied|passed)),?(?: then)? "
+)
+
+_IN_BRACKETS = re.compile(rf"\s?\((?:optional[,;] ?)?(?:the )?default(s?{_IS}){_VALUE}(?:[;,] ?optional)?\)", re.I)
+_AT_HEAD_OF_BRACKETS = re.compile(
+    rf"\(default(s?{_IS}){_VALUE}[,;] (?=(?:max|min|range|up to|optional|required|cap|limit|between)[^()\n]{{1,60}}\))",
+    re.I,
+)
+_AT_END_OF_BRACKETS = re.compile(rf"[,;] (?:and )?default(s?{_IS}){_VALUE}\)", re.I)
+_IF_OMITTED = re.compile(
+    rf"{_BEGIN}{_OMITTED}(?:(?:it |this )?(?:will )?(?:default(s? to| is) |use(s? )){_VALUE}"
+    rf"|(){_VALUE} (?:is|are|will be) used){_END}",
+    re.I,
+)
+_BY_DEFAULT = re.compile(
+    rf"{_BEGIN}by default,?( uses?)? (?=the |last |all |no |current |\d|['\"`]|a single ){_VALUE}{_END}", re.I
+)
+_SENTENCE = re.compile(
+    rf"(?:^|(?<=[.!?)\n])\s?|[,;] (?:it )?|(?<=\s)[-–—] )(?:the )?default(s?{_IS}){_VALUE}{_END}", re.I
+)
+_PATTERNS = (_IN_BRACKETS, _AT_HEAD_OF_BRACKETS, _AT_END_OF_BRACKETS, _IF_OMITTED, _BY_DEFAULT, _SENTENCE)
+
+_MARK = re.compile(r"\b(?:is|to)\b|[:=]")
+_OF_PARTS = re.compile(r": (?:obj|any|\{)")
+_MENTIONS = re.compile(r"default| used?\b| uses\b", re.I)
+_WRAPPED = re.compile(r"\n(?!\s{0,40}(?:\n|[-*•#|]|\d+[.)]))[ \t]*")
+_CONDITION = re.compile(r"\b(?:if|when|unless|for)\b[^.\n]{0,120}$", re.I)
+_MORE_THAN_A_VALUE = re.compile(
+    r"^(?:to|of|in|for|from|as|set|match|value|names?)\b|^\W*$|\b(?:returns?|will|is|are|has|have|if|when|only|which|that|this|it|uses?"
+    r"|searches|includes?|lists?|shows?|gets?|defaults?|depends|instead|caps|max|then)\b",
+    re.I,
+)
+_NOTHING = frozenset(("none", "null", "undefined", "not set", "empty", "empty string", "n/a", "unset"))
+_OFF_AND_ON = {"off": "false", "disabled": "false", "no": "false", "on": "true", "enabled": "true", "yes": "true"}
+
+
+@dataclass(frozen=True)
+class StatedDefault:
+    """A note, and the default that it states; no default if the signature shows one, or if the note states none."""
+
+    text: str
+    default: str = ""
+
+
+def lift_default(note: str, shown: str) -> StatedDefault:
+    """The note without its default, and the default as the signature writes it after the type."""
+    if not _MENTIONS.search(note):
+        return StatedDefault(note)
+    note = _WRAPPED.sub(" ", note)
+    declared = shown.rpartition(" = ")[2].strip("'\"").lower() if " = " in shown else ""
+    # In a note on an object, brackets are about one of its keys.
+    for pattern in _PATTERNS[3:] if _OF_PARTS.search(shown) else _PATTERNS:
+        for match in pattern.finditer(note):
+            found = _found(match)
+            plain = found.strip("'\"").lower()
+            is_other = bool(declared) and _OFF_AND_ON.get(plain, plain) != declared and plain not in _NOTHING
+            if found and not is_other:
+                return StatedDefault(_without(match), "" if declared or plain in _NOTHING else found)
+    return StatedDefault(note)
+
+
+def _found(match: re.Match[str]) -> str:
+    """The default that was matched; empty if it is more than a value, or that of something else."""
+    *marks, value = [group for group in match.groups() if group is not None]
+    found = _value(value)
+    is_marked = any(_MARK.search(mark) for mark in marks) or match.re in (_IF_OMITTED, _BY_DEFAULT)
+    if not is_marked and (not match.start() or " " in found):
+        # "Default branch name" names the parameter.
+        return ""
+    before = match.string[max(match.start() - 200, 0) : match.start()]
+    in_brackets = match.re in (_IN_BRACKETS, _AT_HEAD_OF_BRACKETS, _AT_END_OF_BRACKETS)
+    if (in_brackets and ". " in before) or (match.re is _SENTENCE and _CONDITION.search(before)):
+        return ""
+    return "" if len(found) > _LONGEST or _MORE_THAN_A_VALUE.search(found) else found
+
+
+def _without(match: re.Match[str]) -> str:
+    before, after = match.string[: match.start()], match.string[match.end() :]
+    if match.re is _AT_HEAD_OF_BRACKETS:
+        return f"{before}({after}"
+    if match.re is _AT_END_OF_BRACKETS:
+        return f"{before}){after}"
+    if match.re is not _IN_BRACKETS and before.rstrip()[-1:] in ("", ".", "!", "?", "\n"):
+        after = after.removeprefix(".")
+    return f"{before}{after}".strip()
+
+
+def _value(text: str) -> str:
+    """The value as it is written after `=`: texts in single quotes, numbers and words as they are."""
+    text = " ".join(text.split()).strip("*_ ").removeprefix("- ")
+    if len(text) > 2 and text[0] in "`\"'" and text[-1] == text[0] and text[0] not in text[1:-1]:
+        inside = text[1:-1]
+        is_code = text[0] == "`" and re.fullmatch(r"[\d.]+|true|false|null|none|[\[{].{0,40}", inside, re.I)
+        return inside if is_code or "'" in inside else f"'{inside}'"
+    text = text.removeprefix("the ")
+    return text.lower() if text in ("True", "False") else text
+
 
 _LOOKED_AT = 4_000
 _LONG_RULE = 40
@@ -49,7 +162,7 @@ _OF_A_NESTED_NOTE = _Room(rules=1, letters=60)
 
 
 @dataclass(frozen=True)
-class Setting:
+class NoteContext:
     """Where a parameter stands: its tool's name, how many parameters that has, and whether an object is around it."""
 
     tool: str = ""
@@ -66,7 +179,7 @@ class Setting:
         return _Room(3, min(_LETTERS_OF_A_NOTE, share))
 
 
-ALONE = Setting()
+ALONE = NoteContext()
 
 _FILLER = re.compile(
     r"^\W{0,8}(?:\w[\w.-]{0,60}\W{1,3}(?:parameter |field )?(?:is )?)?(?:optional|required|mandatory)\W{0,8}$", re.I
@@ -133,7 +246,7 @@ def binding(description: str, notes: Mapping[str, str] = MappingProxyType({})) -
     return " ".join([ended(warning), *rules] if warning else rules)
 
 
-def noted(note: str, name: str, shown: str, setting: Setting = ALONE) -> Said:
+def noted(note: str, name: str, shown: str, setting: NoteContext = ALONE) -> StatedDefault:
     """A parameter's note: its first sentence unless it restates the name, its rules, and its default.
 
     `shown` is how the signature writes the parameter: what it says is not repeated.
@@ -150,10 +263,10 @@ def noted(note: str, name: str, shown: str, setting: Setting = ALONE) -> Said:
         first = ""
     kept = _kept(rest, of_a_note, first, setting.room())
     whole = " ".join([ended(first), *kept] if first and kept else [first, *kept]).strip()
-    return Said(whole.removesuffix("."), said.default)
+    return StatedDefault(whole.removesuffix("."), said.default)
 
 
-class SaidOnce:
+class RulesWrittenOnce:
     """Writes out each long rule only once."""
 
     def __init__(self) -> None:
@@ -170,7 +283,7 @@ class SaidOnce:
 
 def once(lines: list[str], mark: str) -> list[str]:
     """The lines of a signature, each long rule written out only once; notes begin after the mark."""
-    said = SaidOnce()
+    said = RulesWrittenOnce()
     return [said.note(line) if mark in line else line.rstrip() for line in lines]
 
 

@@ -3,6 +3,8 @@
 Without notes: `(title: str, column_id: int, lane_id?: int = 3, kind?: 'bug'|'task') Create a card.` With notes, one
 line per parameter: `title: str - What is shown on the board`, with nested objects indented. Required parameters come
 first and none is ever hidden; `?` marks the optional ones. Repeated types are named. `rules` shortens the texts.
+`say_once` writes notes and named types that several signatures of one reply share only once; names and types of
+parameters are never dropped.
 """
 
 from __future__ import annotations
@@ -10,20 +12,20 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
 from mcp_optimizer.compression.notes import Documentation, lift_loose, lift_notes, opening
 from mcp_optimizer.compression.references import resolve
-from mcp_optimizer.compression.rules import Setting, described, noted, once
-from mcp_optimizer.compression.spelling import bound, enclosed, is_one_object, literal
+from mcp_optimizer.compression.rules import NoteContext, described, noted, once
+from mcp_optimizer.compression.value_spelling import bound, enclosed, is_one_object, literal
 from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 
 _TYPES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool", "null": "null", "object": "obj"}
 _UNIONS = ("anyOf", "oneOf")
@@ -150,7 +152,7 @@ class _Writer:
             return shown, ""
         if self._detail is Notes.FULL:
             return shown, "" if repeats(note, name) else tidy(note)
-        said = noted(note, name, shown, Setting(self._tool, self._count, is_nested=depth > 0))
+        said = noted(note, name, shown, NoteContext(self._tool, self._count, is_nested=depth > 0))
         return (f"{shown} = {said.default}" if said.default else shown), said.text
 
     def type(self, schema: Any, depth: int = 0) -> str:
@@ -391,3 +393,58 @@ def _members(schema: Schema) -> dict[str, Any]:
                 found = {**_members(part), **found}
     undeclared = set(required_of(schema)) - found.keys() if "required" in schema else ()
     return {**found, **dict.fromkeys(sorted(undeclared), _UNDECLARED)} if undeclared else found
+
+
+_TYPE = re.compile(r"(\w+) = ")
+_AS_ABOVE = "as above"
+
+
+def say_once(signatures: Sequence[str]) -> list[str]:
+    """The same signatures, without what an earlier one has said."""
+    spelled: dict[str, set[str]] = defaultdict(set)
+    for signature in signatures:
+        for name, block in _named_types(signature):
+            spelled[name].add(block)
+    said: set[str] = set()
+    written = []
+    for signature in signatures:
+        parts = []
+        for name, block in _parts(signature):
+            if name and block in said and len(spelled[name]) == 1:
+                parts.append(f"{name} = {_AS_ABOVE}")
+            else:
+                lines = block.split("\n")
+                parts += [line.partition(NOTE_MARK)[0] if line in said else line for line in lines]
+                said.update(line for line in lines if NOTE_MARK in line)
+            if name:
+                said.add(block)
+        written.append("\n".join(parts))
+    return written
+
+
+def _named_types(signature: str) -> list[tuple[str, str]]:
+    return [(name, block) for name, block in _parts(signature) if name]
+
+
+def _parts(signature: str) -> list[tuple[str, str]]:
+    """The lines, with those of a named type grouped under its name."""
+    parts: list[tuple[str, str]] = []
+    # The first line is the description, or begins with it.
+    for number, line in enumerate(signature.split("\n")):
+        name = match.group(1) if number and (match := _TYPE.match(line)) else ""
+        if parts and parts[-1][0] and line.startswith(" "):
+            parts[-1] = (parts[-1][0], f"{parts[-1][1]}\n{line}")
+        else:
+            parts.append((name, line))
+    return parts
+
+
+def fair_share(costs: Sequence[int], most: int) -> int:
+    """The maximum cost per form so that all together cost at most `most`; small ones stay unchanged."""
+    left = most
+    for taken, cost in enumerate(sorted(costs)):
+        share = left // (len(costs) - taken)
+        if cost > share:
+            return share
+        left -= cost
+    return most

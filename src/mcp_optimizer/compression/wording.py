@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from mcp_optimizer.compression.lossless import tidy
 from mcp_optimizer.compression.notes import lift_into
-from mcp_optimizer.compression.rules import SaidOnce, Setting, described, noted
-from mcp_optimizer.compression.shortest import ended
-from mcp_optimizer.compression.spelling import literal
+from mcp_optimizer.compression.rules import NoteContext, RulesWrittenOnce, described, noted
+from mcp_optimizer.compression.sentences import ended
+from mcp_optimizer.compression.value_spelling import literal
 from mcp_optimizer.compression.walk import DEEPEST, Schema, with_children
 from mcp_optimizer.domain.json_schema import properties_of
 
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 def worded(name: str, description: str | None, schema: Schema) -> tuple[str | None, Schema]:
     """A tool's description and schema with their texts shortened."""
     told, schema = lift_into(description, schema) or (description, schema)
-    setting = Setting(name, len(properties_of(schema)))
+    setting = NoteContext(name, len(properties_of(schema)))
     shorter = _with_notes(schema, partial(_short, setting=setting))
     shorter, lead = _lead_once(_formats_once(shorter))
     if told:
@@ -89,12 +89,12 @@ def _with_notes(schema: Schema, change: Callable[[Schema, _Place], Schema]) -> S
     return inside(schema, 0)
 
 
-def _short(node: Schema, place: _Place, *, setting: Setting) -> Schema:
+def _short(node: Schema, place: _Place, *, setting: NoteContext) -> Schema:
     """A part of a schema with its note shortened, and without examples that show nothing new."""
     note = _note(node)
     text = ""
     if note is not None:
-        where = Setting(setting.tool, setting.parameters, place.is_nested)
+        where = NoteContext(setting.tool, setting.parameters, place.is_nested)
         said = noted(tidy(note), place.name, _shown(node, place.name), where)
         text = f"{ended(said.text)} Default: {said.default}".strip() if said.default else said.text
     kept = {key: value for key, value in node.items() if key not in _EXAMPLES and (key != "description" or text)}
@@ -127,7 +127,7 @@ def _telling_example(node: Schema, text: str) -> Any:
 
 def _formats_once(schema: Schema) -> Schema:
     """The form of dates is explained at the first of them; long rules are not repeated."""
-    said, explained = SaidOnce(), False
+    said, explained = RulesWrittenOnce(), False
 
     def change(node: Schema, _: _Place) -> Schema:
         nonlocal explained

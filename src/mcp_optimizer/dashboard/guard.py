@@ -1,22 +1,108 @@
-"""Access control: the Host and Origin that `/mcp` accepts, who sent a request, and what their role permits.
+"""Access control of the dashboard: Host and Origin, the visitor's role, and the forms that pages receive.
 
-Without the Host check, a web page could point its own name to this machine and read everything.
+Also checks the Host and Origin of `/mcp`: without that, a web page could point its own name to this machine and read
+everything. Forms are read within limits. A request that is not admitted gets the page that asks for a sign-in; no page
+here is ever given a key.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import parse_qs, quote, unquote
 
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from mcp_optimizer.dashboard.parts import message_page
+from mcp_optimizer.dashboard.html import Child, el
+from mcp_optimizer.dashboard.page_parts import frame, message_page
 from mcp_optimizer.dashboard.reception import NotAdmitted, Reception, no_role
-from mcp_optimizer.dashboard.sign_in_page import sign_in_page
 from mcp_optimizer.dashboard.visitor import VISITOR_KEY, Visitor
 from mcp_optimizer.domain.principal import Role
+
+
+def sign_in_page(problem: str = "", *, takes_a_key: bool = True) -> str:
+    own = [
+        "On the machine of the gateway, ",
+        el("code", "mcp-optimizer dashboard"),
+        " opens this page signed in as its owner.",
+    ]
+    with_key = [
+        "Elsewhere, give a key made with ",
+        el("code", "mcp-optimizer key create --name NAME --role see"),
+        " (or ",
+        el("code", "manage"),
+        "), or the dashboard token.",
+    ]
+    told = el("p", problem, class_="bad", role="alert") if problem else None
+    lead: list[Child] = [el("p", own, class_="lead"), el("p", with_key, class_="lead") if takes_a_key else None]
+    return frame("Sign in", el("h1", "Sign in"), told, lead, _sign_in_form() if takes_a_key else None, is_closed=True)
+
+
+def _sign_in_form() -> Child:
+    return el(
+        "form",
+        el("label", "Key or token", for_="token"),
+        el("input", id="token", name="token", type="password", autocomplete="current-password", required=True,
+           maxlength="1000"),
+        el("button", "Sign in", type="submit", class_="main"),
+        action="/login", method="post", class_="filter",
+    )  # fmt: skip
+
+
+def led_page(address: str) -> str:
+    """Goes on by itself to where the sign-in is kept: a form may lead to no other name."""
+    return frame(
+        "Signed in",
+        el("h1", "Signing you in"),
+        el("p", el("a", "Go on", href=address, rel="noreferrer"), " under a name that no other program knows.",
+           class_="lead"),
+        el("meta", http_equiv="refresh", content=f"0;url={address}"),
+        is_closed=True,
+    )  # fmt: skip
+
+
+def entered_page() -> str:
+    """Goes on by itself: a browser sends its new cookie only from a page of ours."""
+    return frame(
+        "Signed in",
+        el("h1", "You are signed in"),
+        el("p", el("a", "Go on to the dashboard", href="/"), class_="lead"),
+        el("meta", http_equiv="refresh", content="0;url=/"),
+        is_closed=True,
+    )
+
+
+_LARGEST_FORM = 65_536
+_MOST_FIELDS = 200
+_FORM_SECONDS = 10.0
+
+
+async def form_of(request: Request, longest: int = _LARGEST_FORM) -> Mapping[str, str] | None:
+    """The fields of a form, each once; None if it is larger or slower than any form of ours."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_FORM_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > longest:
+                    return None
+    except TimeoutError:
+        return None
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return None
+    return {name: values[0] for name, values in fields.items()}
+
+
+def sent_parts(request: Request, under: str) -> list[str]:
+    """The parts of the path behind `under`, as they were sent: a name may contain a slash, which is then encoded."""
+    sent: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
+    path = sent.partition(b"?")[0].decode("ascii", "replace")
+    return [unquote(part) for part in path.removeprefix(f"{under}/").split("/")]
+
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -1,4 +1,4 @@
-"""Events as they happen, for the page's script. Ends with the key or the sign-in of whoever watches."""
+"""Streams events to the page's script as they happen. A stream ends with the key or the sign-in of its viewer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import visible
-from mcp_optimizer.dashboard.parts import moment, subject
+from mcp_optimizer.dashboard.page_parts import moment, subject
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.metrics.recorder import Recorder
 

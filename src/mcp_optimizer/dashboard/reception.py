@@ -1,13 +1,16 @@
-"""Who sent a request to the dashboard: by a key or token in a header, by a sign-in, or anybody where it is open.
+"""Identifies who sent a request to the dashboard: by a key or token in a header, by a sign-in, or anyone if it is open.
 
-Called by `guard` for every request. Knows no pages. No address and no user of this machine is proof of anything: a
-server that a model has call an address here comes from the same one, as the same user. A sign-in holds as long as its
-key: that is asked again each time, and the credentials look for changes at least every two seconds.
+Called by `guard` for every request. Knows no pages. No address and no user of this machine proves anything: a server
+that has a model call an address here comes from the same address, as the same user. A sign-in holds as long as its key,
+which is looked up each time; the credentials look for changes at least every two seconds. A token was chosen by a
+person and may be guessed, so an address waits a minute after ten wrong ones; keys, tickets and sign-ins are random.
 """
 
 from __future__ import annotations
 
 import hmac
+import time
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,18 +18,45 @@ from functools import partial
 
 from starlette.requests import Request
 
-from mcp_optimizer.callers.credentials import Credentials
-from mcp_optimizer.callers.door import Denied, Door
-from mcp_optimizer.callers.keys import PREFIX, id_of
-from mcp_optimizer.callers.outcomes import CannotVerify, Rejected
-from mcp_optimizer.dashboard.own_host import OwnHost, is_shared, port_of
+from mcp_optimizer.access.callers.door import Denied, Door
+from mcp_optimizer.access.callers.keys import PREFIX, id_of
+from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected
+from mcp_optimizer.access.callers.verification import Credentials
+from mcp_optimizer.dashboard.sign_in_host import SignInHost, is_shared, port_of
 from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.dashboard.visitor import Visitor
-from mcp_optimizer.dashboard.wrong_guesses import WrongGuesses
 from mcp_optimizer.domain.addresses import is_loopback
+from mcp_optimizer.domain.credentials import SignInKind
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Role
-from mcp_optimizer.domain.sign_in import SignInKind
 from mcp_optimizer.errors import CatalogError
+
+_MOST_GUESSES = 10
+_GUESS_WINDOW = 60.0
+_MOST_ADDRESSES = 1_000
+
+
+class WrongGuesses:
+    """The last wrong guesses of each address; the oldest addresses make room for new ones."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._of: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def note(self, address: str) -> None:
+        """One more."""
+        self._of.setdefault(address, deque(maxlen=_MOST_GUESSES)).append(self._clock())
+        self._of.move_to_end(address)
+        while len(self._of) > _MOST_ADDRESSES:
+            self._of.popitem(last=False)
+
+    def are_too_many(self, address: str) -> bool:
+        """Whether another guess would be too many just now."""
+        found = self._of.get(address)
+        return found is not None and len(found) == _MOST_GUESSES and found[0] > self._clock() - _GUESS_WINDOW
+
 
 TOKEN_HOLDER = Principal("dashboard", "dashboard", role=Role.MANAGE)
 """Whoever has the dashboard's token. No key or issuer makes a name without a colon."""
@@ -72,7 +102,7 @@ class Entrance:
     """Anybody who reaches the dashboard may look at some of it, without a key."""
     token: str = ""
     public_url: str = ""
-    own_host: OwnHost | None = None
+    own_host: SignInHost | None = None
     """Where browsers keep their sign-in, if the gateway is on loopback."""
 
 

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import resources
 
-from mcp_optimizer.dashboard.catalog_maps import catalog_map
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Child, Html, el, number
-from mcp_optimizer.dashboard.parts import (
-    advice_list,
-    assumptions,
-    savings_chart,
-    savings_figures,
-    section,
-    table,
-)
+from mcp_optimizer.dashboard.overview_pages import catalog_map
+from mcp_optimizer.dashboard.page_parts import advice_list, assumptions, savings_chart, savings_figures, section, table
 from mcp_optimizer.metrics.report import Report, ServerCost, ToolCost
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.runtime.terminal_text import counted

@@ -1,15 +1,21 @@
-"""The page that shows what find_tool would return, and why. Pure: knows no request and no gateway."""
+"""The page that shows what find_tool would return, and why.
+
+`overview_routes` makes the values in a thread. Knows no request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Html, el, number
-from mcp_optimizer.dashboard.parts import figure, frame, section, server_href, sign, table, tool_href
+from mcp_optimizer.dashboard.page_parts import figure, frame, section, server_href, sign, table, tool_href
 from mcp_optimizer.dashboard.visitor import Visitor
-from mcp_optimizer.gateway.found import likelihood
+from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.gateway.found_tools import FoundTools, likelihood, summary
+from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.reduction import Reduction, change_in_words
 
 
@@ -102,3 +108,50 @@ def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
            el("p", el("strong", likelihood(hit.score)), " likely to answer; ranked by", class_="note"),
            table(("part", "", "#adds"), rows, f"Parts of the rank of {hit.tool}", "why")),
     )  # fmt: skip
+
+
+Finding = Callable[[str], tuple[FoundTools, str, int]]
+"""The reply of find_tool to a request, its text as a model reads it, and its tokens."""
+
+_PARTS = {
+    "meaning": ("cosine", "part_cosine"),
+    "name": ("bm25_name", "name_named", "name_phrase"),
+    "exact name": ("exact_name",),
+    "server": ("bm25_server", "server_named"),
+    "description": ("bm25_description",),
+    "parameters": ("bm25_parameters",),
+    "all words": ("bm25_all", "bm25_part", "query_met"),
+    "action": ("same_action", "other_action", "negation"),
+    "use, deprecation, unasked deletion": ("use", "deprecation", "unasked"),
+}
+"""The ranker's features, in words for people."""
+
+
+def found_page(gateway: Gateway, find: Finding, version: str, query: str) -> SearchPage:
+    """What find_tool would return, and why."""
+    started = time.perf_counter()
+    try:
+        found, text, reply_tokens = find(query)
+    except OptimizerError as error:
+        return SearchPage(version, query, problem=str(error))
+    taken = (time.perf_counter() - started) * 1_000
+    snapshot = gateway.snapshot
+    places = {tool.name: at for at, tool in enumerate(snapshot.tools) if tool is not None}
+    at = [places[hit.tool.name] for hit in found.tools if hit.tool.name in places]
+    # A server may be gone since; no explanation is better than a wrong one.
+    why = snapshot.index.contributions(query, at) if len(at) == len(found.tools) else [{} for _ in found.tools]
+    hits = [
+        HitShown(
+            hit.tool.server,
+            hit.tool.record.name,
+            summary(hit.tool),
+            hit.score,
+            hit.form.tokens,
+            hit.tool.tokens,
+            [(part, sum(parts.get(name, 0.0) for name in names)) for part, names in _PARTS.items()],
+        )
+        for hit, parts in zip(found.tools, why, strict=True)
+    ]
+    note = "By words only: the encoder is still loading." if found.by_words_only else ""
+    baseline = (found.sent or found.token_metrics).baseline_tokens
+    return SearchPage(version, query, hits, found.fit, reply_tokens, baseline, taken, note, reply=text)

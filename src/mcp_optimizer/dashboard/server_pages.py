@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mcp_optimizer.dashboard.adding import adding_form
-from mcp_optimizer.dashboard.fields import ago, button, hidden, named
 from mcp_optimizer.dashboard.html import Child, Html, el, number
 from mcp_optimizer.dashboard.login_pages import facts
-from mcp_optimizer.dashboard.parts import frame, section, server_href, server_page_href, state_mark, table
+from mcp_optimizer.dashboard.page_parts import (
+    ago,
+    button,
+    frame,
+    hidden,
+    named,
+    section,
+    server_href,
+    server_page_href,
+    state_mark,
+    table,
+)
+from mcp_optimizer.dashboard.server_form import adding_form
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.runtime.terminal_text import counted
 
@@ -46,7 +56,7 @@ class ServerShown:
 
 
 @dataclass(frozen=True)
-class Around:
+class ServerPageContext:
     """What pages of servers have in common."""
 
     version: str
@@ -71,7 +81,7 @@ class Around:
 class ServersPage:
     """All servers."""
 
-    around: Around
+    around: ServerPageContext
     servers: Sequence[ServerShown]
     entered: Mapping[str, str] = field(default_factory=dict)
     """What was entered in the form, if there is something wrong with it."""
@@ -81,7 +91,7 @@ class ServersPage:
 class ServerPage:
     """One server, and the end of its log."""
 
-    around: Around
+    around: ServerPageContext
     server: ServerShown
     log: Sequence[str]
 
@@ -101,11 +111,11 @@ def servers_page(values: ServersPage) -> str:
     return _framed("Servers", body, around)
 
 
-def _framed(title: str, body: Child, around: Around) -> str:
+def _framed(title: str, body: Child, around: ServerPageContext) -> str:
     return frame(title, body, current=PATH, version=around.version, visitor=around.visitor)
 
 
-def notices(around: Around) -> list[Html | None]:
+def notices(around: ServerPageContext) -> list[Html | None]:
     """What went wrong, what is wrong, and what can be undone."""
     broken = [
         el("strong", "The file was edited and cannot be used"),
@@ -153,7 +163,7 @@ def _all(values: ServersPage) -> Html:
     return section("All", shown, note=note) if note else shown
 
 
-def _has_buttons(around: Around) -> bool:
+def _has_buttons(around: ServerPageContext) -> bool:
     return around.visitor.can_manage
 
 
@@ -173,7 +183,7 @@ def _login(server: ServerShown) -> Html | None:
     return el("div", state_mark(server.login, "/logins" if server.login in _WANTS_LOGIN else None), class_="note")
 
 
-def _buttons(server: ServerShown, around: Around, *, is_short: bool = False) -> list[Html | None]:
+def _buttons(server: ServerShown, around: ServerPageContext, *, is_short: bool = False) -> list[Html | None]:
     name = named(server.name)
     can_restart = server.can_run and not server.is_disabled
     restart = button("Restart", name, server_page_href(server.name, "restart")) if can_restart else None
@@ -233,7 +243,7 @@ def _login_link(server: ServerShown) -> Child:
     return [state_mark(state), " ", el("a", "Log in or out", href="/logins")]
 
 
-def _turned_off(server: ServerShown, around: Around) -> Html | None:
+def _turned_off(server: ServerShown, around: ServerPageContext) -> Html | None:
     if not server.turned_off:
         return None
     rows = [
@@ -256,7 +266,7 @@ def log_part(values: ServerPage) -> Html:
     return section("Log", shown, note=note)
 
 
-def removal_page(server: ServerShown, around: Around) -> str:
+def removal_page(server: ServerShown, around: ServerPageContext) -> str:
     """Asks whether to remove a server, on a page of its own, without a script."""
     name = named(server.name)
     body = [

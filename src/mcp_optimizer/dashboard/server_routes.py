@@ -1,7 +1,8 @@
 """Looking after servers on the dashboard: what runs, its log, and forms that add, remove, switch and restart.
 
-Built by the composition root; `guard` decides who may see it, and who may send its forms. A change is one of the
-server file, which the gateway then takes in.
+Built by the composition root; `guard` decides who may see it and who may send its forms. A change is one of the server
+file, which the gateway then takes in; the last one can be undone as long as the file is what it made of it. What an
+edit does to the text is not known here.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -18,18 +20,26 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from mcp_optimizer.catalog import Snapshot
-from mcp_optimizer.dashboard.acts import Acts
-from mcp_optimizer.dashboard.adding import NewServer, new_server
-from mcp_optimizer.dashboard.fields import named
-from mcp_optimizer.dashboard.file_changes import FileChanges
-from mcp_optimizer.dashboard.forms import form_of, sent_parts
-from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.config.serverfile.file_edits import (
+    Edit,
+    change_file,
+    entries_in,
+    file_text,
+    with_entry,
+    with_server_on,
+    with_tool_on,
+    without_entry,
+)
+from mcp_optimizer.config.serverfile.parser import refuse_unusable
+from mcp_optimizer.config.serverfile.variables import secrets_used
+from mcp_optimizer.dashboard.guard import Guard, form_of, sent_parts
 from mcp_optimizer.dashboard.html import join
-from mcp_optimizer.dashboard.parts import message_page, server_page_href
+from mcp_optimizer.dashboard.page_parts import message_page, named, server_page_href
+from mcp_optimizer.dashboard.server_form import NewServer, new_server
 from mcp_optimizer.dashboard.server_pages import (
     PATH,
-    Around,
     ServerPage,
+    ServerPageContext,
     ServerShown,
     ServersPage,
     log_part,
@@ -38,24 +48,85 @@ from mcp_optimizer.dashboard.server_pages import (
     server_page,
     servers_page,
 )
-from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
+from mcp_optimizer.dashboard.visitor import ActRecorder, Visitor, visitor_of
 from mcp_optimizer.errors import CatalogError, ConfigurationError, OptimizerError
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.metrics.weights import by_server, total, weights
-from mcp_optimizer.upstream.entry_check import refuse_unusable
-from mcp_optimizer.upstream.file_edits import (
-    entries_in,
-    file_text,
-    with_entry,
-    with_server_on,
-    with_tool_on,
-    without_entry,
-)
 from mcp_optimizer.upstream.state import UpstreamState
-from mcp_optimizer.upstream.variables import secrets_used
 
 if TYPE_CHECKING:
     from mcp_optimizer.identity.secrets import Secrets
+
+_NOTHING_TO_UNDO = "There is nothing to undo here."
+_FILE_CHANGED = "The server file has been changed since, outside this page: undo that there, and nothing is lost."
+
+
+@dataclass(frozen=True)
+class LastChange:
+    """One change of the file that was made here."""
+
+    told: str
+    """What was done: `disabled time`."""
+    at_ms: int
+    before: str = field(repr=False)
+    after: str = field(repr=False)
+
+
+class FileChanges:
+    """One change at a time. The last one can be undone as long as the file is what it made of it."""
+
+    def __init__(self, path: Path, take_in: Callable[[], Awaitable[object]]) -> None:
+        """`take_in`: has the gateway read the file again, now."""
+        self.path = path
+        self.last: LastChange | None = None
+        self._take_in = take_in
+        self._turn = asyncio.Lock()
+
+    async def apply(self, told: str, edit: Edit) -> bool:
+        """LastChange the file; whether that changed anything. Raises ConfigurationError."""
+        async with self._turn:
+            change = await asyncio.to_thread(self._applied, told, edit)
+            if change is None:
+                return False
+            self.last = change
+            await self._take_in()
+            return True
+
+    async def undo(self, shown_at: str = "") -> str:
+        """Restore the text before the last change; returns what was undone. Raises ConfigurationError.
+
+        `shown_at`: the moment of the change that somebody saw and means, if they say so.
+        """
+        async with self._turn:
+            if (last := self.last) is None:
+                raise ConfigurationError(_NOTHING_TO_UNDO)
+            if shown_at and shown_at != str(last.at_ms):
+                raise ConfigurationError(
+                    f"The last change is another one now: {last.told}. Look again before you undo it."
+                )
+
+            def restored(text: str) -> str:
+                if text != last.after:
+                    # Nor will it ever be.
+                    self.last = None
+                    raise ConfigurationError(_FILE_CHANGED)
+                return last.before
+
+            await asyncio.to_thread(change_file, self.path, restored)
+            self.last = None
+            await self._take_in()
+            return last.told
+
+    def _applied(self, told: str, edit: Edit) -> LastChange | None:
+        made: list[LastChange] = []
+
+        def noted(text: str) -> str:
+            after = edit(text)
+            made.append(LastChange(told, time.time_ns() // 1_000_000, text, after))
+            return after
+
+        return made[0] if change_file(self.path, noted) else None
+
 
 _FIXED = "Servers cannot be changed here: they are not from a server file, or dashboard_changes is off."
 _NO_SECRETS = "Values are kept as secrets in the database, and there is none (--database none)."
@@ -77,7 +148,7 @@ class ServerSources:
     broken: Callable[[], str]
     """What is wrong in the files as they are now."""
     secrets: Callable[[], Secrets] | None
-    acts: Acts
+    acts: ActRecorder
     version: str
 
 
@@ -144,10 +215,10 @@ class ServerRoutes:
             return None
         return ServerPage(self._around(request, problem), shown[0], log) if shown else None
 
-    def _around(self, request: Request, problem: str = "") -> Around:
+    def _around(self, request: Request, problem: str = "") -> ServerPageContext:
         sources = self._sources
         last = sources.changes.last if sources.changes is not None else None
-        return Around(
+        return ServerPageContext(
             sources.version,
             visitor_of(request),
             time.time_ns() // 1_000_000,

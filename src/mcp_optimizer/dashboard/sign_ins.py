@@ -1,8 +1,7 @@
 """Remembers who signed in on the dashboard: in the database, for twelve hours, a limited number of each.
 
-Called by `reception` and by the command that lets the owner in; knows no request. What a browser keeps is 256 random
-bits, never a key, and only their hash is remembered: neither a guess nor a look at the database leads to somebody's
-sign-in.
+Called by `reception` and by the command that lets the owner in; knows no request. A browser keeps 256 random bits,
+never a key, and only their hash is stored, so neither a guess nor a look at the database leads to a sign-in.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_optimizer.db.breaker import Breaker
-from mcp_optimizer.domain.sign_in import SignIn, SignInKind
+from mcp_optimizer.domain.credentials import SignIn, SignInKind
 from mcp_optimizer.errors import CatalogError
 
 if TYPE_CHECKING:
-    from mcp_optimizer.db.sign_ins import StoredSignIns
+    from mcp_optimizer.db.credentials import StoredSignIns
 
 T = TypeVar("T")
 

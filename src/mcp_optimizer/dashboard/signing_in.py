@@ -9,10 +9,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mcp_optimizer.dashboard.forms import form_of
-from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.guard import Guard, entered_page, form_of, led_page, sign_in_page
 from mcp_optimizer.dashboard.reception import ENTRANCE, NotAdmitted
-from mcp_optimizer.dashboard.sign_in_page import entered_page, led_page, sign_in_page
 from mcp_optimizer.dashboard.sign_ins import LASTS
 from mcp_optimizer.dashboard.visitor import visitor_of
 

@@ -1,25 +1,111 @@
 """Tells other gateways on the same database what changed, and hears what they say.
 
-Called by whatever keeps something that another gateway can make out of date. Nobody waits longer than a second; what
-could not be said is said about everything once the database answers. A gateway that cannot hear the others knows it.
+Called by parts that keep something which another gateway can make out of date. A request waits a second at most; what
+could not be said is said about everything once the database answers again. On a SQLite file, announcements are rows
+that each gateway reads when the file has changed, which SQLite says in microseconds; `postgres` has the other link.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
+import sqlite3
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from mcp_optimizer.domain.announcements import Announcement, News, read_announcement
+from mcp_optimizer.domain.gateways import Announcement, ChangeKind, read_announcement
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
-    from mcp_optimizer.db.announced import StoredAnnouncements
+    from mcp_optimizer.db.gateways import StoredAnnouncements
+
+_PAUSE = 0.5
+"""Seconds between two looks when nobody asks."""
+
+_MOST = 1_000
+"""Rows read at once; whoever is so far behind has missed some."""
+
+
+class FileLink:
+    """Hears others whenever it is asked, and every half second."""
+
+    def __init__(
+        self,
+        path: Path,
+        stored: Callable[[], Awaitable[StoredAnnouncements | None]],
+        heard: Callable[[object], None],
+        reconnected: Callable[[], None],
+    ) -> None:
+        self._path = path
+        self._stored = stored
+        self._heard = heard
+        self._reconnected = reconnected
+        self._file: sqlite3.Connection | None = None
+        self._version = self._last = -1
+
+    def is_current(self) -> bool:
+        """Reads what is new. The file may be locked or gone, and then nobody knows."""
+        if self._file is None:
+            return False
+        try:
+            self._look(self._file)
+        except sqlite3.Error:
+            self._close()
+            return False
+        return True
+
+    async def send(self, bodies: Sequence[str]) -> None:
+        if (stored := await self._stored()) is None:
+            raise CatalogError("the database is not open")
+        await stored.add(bodies)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                if self._file is None and await self._stored() is not None:
+                    with contextlib.suppress(sqlite3.Error):
+                        self._open()
+                else:
+                    self.is_current()
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self._close()
+
+    def _open(self) -> None:
+        # Without patience: the event loop must not wait for a lock.
+        file = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, timeout=0, isolation_level=None)
+        try:
+            row = file.execute("SELECT coalesce(max(id), 0) FROM announcement").fetchone()
+        except sqlite3.Error:
+            file.close()
+            raise
+        self._file, self._last, self._version = file, row[0], -1
+        self._reconnected()
+
+    def _look(self, file: sqlite3.Connection) -> None:
+        version = file.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version:
+            return
+        query = "SELECT id, body FROM announcement WHERE id > ? ORDER BY id LIMIT ?"
+        rows = file.execute(query, (self._last, _MOST)).fetchall()
+        self._version = version
+        if len(rows) == _MOST or not self._path.exists():
+            self._close()
+            return
+        for number, body in rows:
+            self._last = number
+            self._heard(body)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
 
 logger = logging.getLogger(__name__)
 
@@ -53,14 +139,14 @@ class OtherGateways:
         self._place = place
         self._stored = stored
         self._by = secrets.token_hex(8)
-        self._told: defaultdict[News, list[Told]] = defaultdict(list)
+        self._told: defaultdict[ChangeKind, list[Told]] = defaultdict(list)
         self._link: Link | None = None
-        self._unsaid: dict[News, set[str]] = {}
-        self._missed: set[News] = set()
+        self._unsaid: dict[ChangeKind, set[str]] = {}
+        self._missed: set[ChangeKind] = set()
         self._sending: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger, "Other gateways are not heard any more")
 
-    def listen(self, news: News, told: Told) -> None:
+    def listen(self, news: ChangeKind, told: Told) -> None:
         """Call it with what other gateways announce."""
         self._told[news].append(told)
 
@@ -75,7 +161,7 @@ class OtherGateways:
         """Whether what others did until now is known; always, if there can be no others."""
         return self._place is None or (self._link is not None and self._link.is_current())
 
-    async def announce(self, news: News, *names: str) -> None:
+    async def announce(self, news: ChangeKind, *names: str) -> None:
         """Say it to the others; returns when it is said, or after a moment."""
         if self._link is None:
             self._missed |= {news} if self._place is not None else set()
@@ -101,12 +187,10 @@ class OtherGateways:
 
     async def _follow(self, place: Path | str) -> None:
         if isinstance(place, str):
-            from mcp_optimizer.db.postgres_link import PostgresLink
+            from mcp_optimizer.db.postgres import PostgresLink
 
             self._link = PostgresLink(place, self._heard, self._reconnected)
         else:
-            from mcp_optimizer.db.file_link import FileLink
-
             self._link = FileLink(place, self._stored, self._heard, self._reconnected)
         await self._link.run()
 

@@ -1,28 +1,76 @@
 """Reads and writes of the catalog: servers, their tools and other lists, and each definition's cost and vector.
 
 Called by ingestion in the background; no request waits for it. Every writing method is one transaction, so a kill at
-any moment leaves all of it or nothing.
+any moment leaves all of it or nothing. On PostgreSQL, an advisory lock lets one gateway at a time embed; the lock
+belongs to a connection, so it is free as soon as its gateway is gone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Row, Table, bindparam, delete, insert, select, update
+from sqlalchemy import Row, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, server_list, tool
-from mcp_optimizer.db.transactions import Transactions, chunks, upsert
-from mcp_optimizer.db.turns import Turn, embedding_turn
+from mcp_optimizer.db.transactions import Transactions, chunks, reason, upsert
 from mcp_optimizer.domain.tools import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
+from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.search.lexical import Vector
 from mcp_optimizer.search.vectors import numbers
 from mcp_optimizer.token_counter import TokenCounter
+
+if TYPE_CHECKING:
+    from mcp_optimizer.db.database import Database
+
+_EMBEDDING = 0x6D63706F656D6264
+"""The number of the lock; nothing else in the database has it."""
+
+
+@dataclass(frozen=True)
+class EmbeddingTurn:
+    """The right to go on, until it is released."""
+
+    connection: AsyncConnection | None = None
+
+    async def release(self) -> None:
+        """Never raises: whatever is wrong with the connection frees the lock too."""
+        if self.connection is None:
+            return
+        with contextlib.suppress(SQLAlchemyError, OSError):
+            try:
+                await self.connection.execute(select(func.pg_advisory_unlock(_EMBEDDING)))
+            except (SQLAlchemyError, OSError):
+                await self.connection.invalidate()
+            await self.connection.close()
+
+
+async def embedding_turn(database: Database) -> EmbeddingTurn | None:
+    """The right to embed tools; None while another gateway has it. Raises CatalogError."""
+    if database.engine.dialect.name != "postgresql":
+        return EmbeddingTurn()
+    try:
+        connection = await database.connected(isolation_level="AUTOCOMMIT")
+        try:
+            is_free = (await connection.execute(select(func.pg_try_advisory_lock(_EMBEDDING)))).scalar_one()
+        except BaseException:
+            await connection.invalidate()
+            await connection.close()
+            raise
+        if is_free:
+            return EmbeddingTurn(connection)
+        await connection.close()
+    except (SQLAlchemyError, OSError) as error:
+        raise CatalogError(reason(error)) from error
+    return None
 
 
 class Catalog(Transactions):
@@ -32,7 +80,7 @@ class Catalog(Transactions):
         """Before writing: create a new file if the old one was deleted meanwhile."""
         await self._database.revive()
 
-    async def embedding_turn(self) -> Turn | None:
+    async def embedding_turn(self) -> EmbeddingTurn | None:
         """The right to embed tools; None while another gateway has it."""
         return await embedding_turn(self._database)
 

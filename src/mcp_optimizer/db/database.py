@@ -25,13 +25,13 @@ from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 from sqlalchemy.ext.asyncio.engine import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
-from mcp_optimizer.db.file_writer import FileWriter
-from mcp_optimizer.db.private_files import make_file, make_folder, mend
+from mcp_optimizer.config.settings import APP_NAME
 from mcp_optimizer.db.schema import APPLICATION_ID, FIRST, ITS_REVISION, migrate, too_old
-from mcp_optimizer.db.shared_tables import metadata
+from mcp_optimizer.db.tables import metadata
+from mcp_optimizer.db.transactions import FileWriter
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.local_files import make_file, make_folder, mend
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.settings import APP_NAME
 
 logger = logging.getLogger(__name__)
 

@@ -1,17 +1,51 @@
-"""Reads and writes of what gateways on one database know of each other: who runs, and which sessions were ended."""
+"""Rows that gateways on one database keep for each other: announcements, which gateways run, which sessions ended.
+
+An announcement is made in the transaction that changes something, so it is heard if and only if the change is made,
+whether by a gateway or by a command. PostgreSQL needs no rows for that: it has NOTIFY.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
-from mcp_optimizer.db.announced import announce
-from mcp_optimizer.db.tables import ended_session, gateway
+from mcp_optimizer.db.tables import announcement, ended_session, gateway
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
-from mcp_optimizer.domain.announcements import News
-from mcp_optimizer.domain.gateways import PeerGateway
+from mcp_optimizer.domain.gateways import Announcement, ChangeKind, PeerGateway
+
+CHANNEL = "mcp_optimizer"
+"""Of PostgreSQL's LISTEN and NOTIFY."""
+
+_KEPT_MS = 60_000
+"""Milliseconds for which an announcement is kept: every gateway reads many times a minute."""
+
+
+class StoredAnnouncements(Transactions):
+    """The announcements in the file."""
+
+    async def add(self, bodies: Sequence[str]) -> None:
+        async with self._writing() as connection:
+            await _write(connection, bodies)
+
+
+async def announce(connection: AsyncConnection, news: ChangeKind, *names: str) -> None:
+    """Tell all gateways, this one too, as soon as this transaction is committed."""
+    body = Announcement("", news, names).written()
+    if connection.dialect.name == "postgresql":
+        await connection.execute(select(func.pg_notify(CHANNEL, body)))
+    else:
+        await _write(connection, [body])
+
+
+async def _write(connection: AsyncConnection, bodies: Sequence[str]) -> None:
+    now = time.time_ns() // 1_000_000
+    await connection.execute(delete(announcement).where(announcement.c.at_ms < now - _KEPT_MS))
+    await connection.execute(insert(announcement), [{"at_ms": now, "body": body} for body in bodies])
+
 
 _FORGOTTEN_AFTER_MS = 86_400_000
 """Rows of gateways that were killed."""
@@ -51,7 +85,7 @@ class GatewayRows(Transactions):
         async with self._writing() as connection:
             await connection.execute(upsert(connection, ended_session).values(row).on_conflict_do_nothing())
             await connection.execute(delete(ended_session).where(ended_session.c.until_ms < now_ms))
-            await announce(connection, News.ENDED, session_hash)
+            await announce(connection, ChangeKind.ENDED, session_hash)
 
     async def is_ended(self, session_hash: str) -> bool:
         wanted = select(ended_session.c.hash).where(ended_session.c.hash == session_hash)

@@ -14,9 +14,8 @@ from typing import Any
 
 from sqlalchemy import Dialect, Table, delete, select, update
 
-from mcp_optimizer.db.file_writer import Written
 from mcp_optimizer.db.tables import kept_chunk, kept_result
-from mcp_optimizer.db.transactions import Transactions, upsert
+from mcp_optimizer.db.transactions import Transactions, Written, upsert
 from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 
 

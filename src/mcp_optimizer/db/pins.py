@@ -16,10 +16,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, and_, delete, func, select
 from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
-from mcp_optimizer.db.announced import announce
+from mcp_optimizer.db.gateways import announce
 from mcp_optimizer.db.tables import server_pin, tool_pin
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
-from mcp_optimizer.domain.announcements import News
+from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.pins import NO_MARK, Mark, Pins, PinState, ServerPin, ToolPin, seen_first
 
 _APPROVED, _WAITING = PinState.APPROVED.value, PinState.WAITING.value
@@ -118,7 +118,7 @@ class StoredPins(Transactions):
             if known.waiting is not None and known.waiting.identity == identity:
                 await _put_server(connection, server, _APPROVED, known.waiting)
                 await connection.execute(delete(server_pin).where(_is(server_pin, server, _WAITING)))
-            await announce(connection, News.APPROVED, _escaped(server))
+            await announce(connection, ChangeKind.APPROVED, _escaped(server))
         return sorted(approved)
 
     async def reset(self, server: str) -> bool:
@@ -127,7 +127,7 @@ class StoredPins(Transactions):
             existed = (await _read(connection, server)).approved is not None
             for table in (tool_pin, server_pin):
                 await connection.execute(delete(table).where(table.c.server == _escaped(server)))
-            await announce(connection, News.APPROVED, _escaped(server))
+            await announce(connection, ChangeKind.APPROVED, _escaped(server))
         return existed
 
 

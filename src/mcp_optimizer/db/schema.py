@@ -26,8 +26,7 @@ from sqlalchemy import (
     text,
 )
 
-from mcp_optimizer.db.shared_tables import metadata
-from mcp_optimizer.db.tables import oldest_reader
+from mcp_optimizer.db.tables import metadata, oldest_reader
 from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)

@@ -17,28 +17,24 @@ from typing import TYPE_CHECKING
 from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.events import ToolKey
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.runtime.lazy_packages import load_later
+from mcp_optimizer.runtime.lazy_imports import load_later
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with everything else.
-    from mcp_optimizer.db.announced import StoredAnnouncements
-    from mcp_optimizer.db.api_keys import StoredKeys
     from mcp_optimizer.db.audit import StoredAudit
     from mcp_optimizer.db.catalog import Catalog
+    from mcp_optimizer.db.credentials import StoredKeys, StoredSignIns
     from mcp_optimizer.db.database import Database
-    from mcp_optimizer.db.forms import StoredForms
-    from mcp_optimizer.db.gateways import GatewayRows
+    from mcp_optimizer.db.definition_forms import StoredForms, StoredShapes
+    from mcp_optimizer.db.gateways import GatewayRows, StoredAnnouncements
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
     from mcp_optimizer.db.pins import StoredPins
-    from mcp_optimizer.db.promoted import PromotedTools
     from mcp_optimizer.db.scripts import ScriptRows
     from mcp_optimizer.db.secrets import StoredSecrets
-    from mcp_optimizer.db.shapes import StoredShapes
-    from mcp_optimizer.db.sign_ins import StoredSignIns
-    from mcp_optimizer.db.use import StoredUse
+    from mcp_optimizer.db.tool_uses import PromotedTools, StoredUse
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +107,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.forms import StoredForms
+        from mcp_optimizer.db.definition_forms import StoredForms
 
         return StoredForms(self._database)
 
@@ -120,7 +116,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.use import StoredUse
+        from mcp_optimizer.db.tool_uses import StoredUse
 
         return StoredUse(self._database)
 
@@ -129,7 +125,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.shapes import StoredShapes
+        from mcp_optimizer.db.definition_forms import StoredShapes
 
         return StoredShapes(self._database)
 
@@ -165,14 +161,14 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.api_keys import StoredKeys
+        from mcp_optimizer.db.credentials import StoredKeys
 
         return StoredKeys(self._database)
 
     async def sign_ins(self) -> StoredSignIns | None:
         """Who is signed in on the dashboard: here, or without a place in memory; None while it is not open."""
         database = await self._here_or_in_memory()
-        from mcp_optimizer.db.sign_ins import StoredSignIns
+        from mcp_optimizer.db.credentials import StoredSignIns
 
         return None if database is None else StoredSignIns(database)
 
@@ -215,7 +211,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.announced import StoredAnnouncements
+        from mcp_optimizer.db.gateways import StoredAnnouncements
 
         return StoredAnnouncements(self._database)
 
@@ -224,7 +220,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.promoted import PromotedTools
+        from mcp_optimizer.db.tool_uses import PromotedTools
 
         return PromotedTools(self._database)
 
@@ -269,7 +265,7 @@ class Storage:
 
     async def _read_uses(self, database: Database) -> None:
         from mcp_optimizer.db.history import History
-        from mcp_optimizer.db.shared_uses import SharedUses
+        from mcp_optimizer.db.tool_uses import SharedUses
 
         counted = History(database, self._configuration).call_counts
         try:
@@ -285,7 +281,7 @@ class Storage:
         """Use the counts that another gateway made; whether they are others."""
         if self._database is None or self._configuration is None:
             return False
-        from mcp_optimizer.db.shared_uses import SharedUses
+        from mcp_optimizer.db.tool_uses import SharedUses
 
         before = self.uses
         try:

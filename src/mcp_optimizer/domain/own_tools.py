@@ -1,4 +1,4 @@
-"""The gateway's own tools, as every model sees them in every prompt.
+"""The gateway's own tools, as every model sees them in every prompt, and how far scripts are on.
 
 Their cost is part of the product: a test keeps them under 400 tokens together, and under 600 with scripts, also where
 calls that only read are apart. Pure data.
@@ -8,10 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from mcp_optimizer.domain.script_mode import ScriptMode
-from mcp_optimizer.known_clients.habits import UNKNOWN, ClientHabits, LoadMarks
+from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits, LoadMarks
+from mcp_optimizer.domain.principal import Risk
+
+SCRIPT_META_KEY = "mcp-optimizer/script"
+"""The `_meta` key for what a script did: its calls, and the tokens that stayed out of the context."""
+
+
+class ScriptMode(StrEnum):
+    """Which tools scripts may call."""
+
+    OFF = "off"
+    """There are no scripts."""
+    READ = "read"
+    """Tools that only read."""
+    WRITE = "write"
+    """Every tool, if the request names those that change something."""
+
+    @property
+    def most(self) -> Risk:
+        """The worst class of tools that a script calls."""
+        return Risk.DESTRUCTIVE if self is ScriptMode.WRITE else Risk.READ
+
+
+SCRIPTS_OFF = (
+    'Scripts are off. Enable them with scripts = "read" in the settings file (or "write", for scripts that change '
+    'something), or with --scripts read. They need the extra: pip install "mcp-optimizer-gateway[scripts]".'
+)
+
 
 NATIVE_INSTRUCTIONS = "What was cut of a result, read_result reads."
 

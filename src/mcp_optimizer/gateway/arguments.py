@@ -17,8 +17,7 @@ from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
-from mcp_optimizer.largejson.text import compact
-from mcp_optimizer.largejson.written import Written
+from mcp_optimizer.largejson.compact_json import Written, compact
 from mcp_optimizer.limits import DEFAULT_LIMITS
 
 _WRAPPERS = frozenset({"parameters", "arguments", "args", "input", "params"})

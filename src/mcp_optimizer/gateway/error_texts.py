@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_optimizer.errors import InvalidArguments, OptimizerError
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 
 _LONGEST_TEXT = 10_000
 """Default maximum bytes of an error that a model reads."""

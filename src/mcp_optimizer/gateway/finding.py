@@ -1,32 +1,101 @@
 """Finds the tools for a request and puts them into forms, for a program and for a model. Called by the gateway.
 
 A request that asks for several actions is searched part by part. Whether it does is decided here, by what is found: a
-request that is only worded like several stays one unless its parts find different tools.
+request that is only worded like several actions stays one. `about_server` says what a model should know about a server
+before it calls its tools, from the server file and from the server's own instructions, shortened.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
-from mcp_optimizer.catalog.use import LearnedUse
+from mcp_optimizer.catalog.learned_use import LearnedUse
+from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
+from mcp_optimizer.compression.notes import opening
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.domain.hidden_text import without_hidden
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
 from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, quoted
-from mcp_optimizer.gateway.about import LISTING_PLACES, about_server
-from mcp_optimizer.gateway.conversations import Seen
-from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools, json_text
+from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools, json_text
 from mcp_optimizer.gateway.python_text import PythonSources, Stubs, python_text, stub_forms
-from mcp_optimizer.gateway.reply_text import TextSources, reply_text
+from mcp_optimizer.gateway.reply_text import ShownInConversation, TextSources, reply_text
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.search.actions import SeveralActions, several
 from mcp_optimizer.search.engine import Hit, Prior
-from mcp_optimizer.search.several import Several, several
-from mcp_optimizer.search.tooltext import keywords_read, request_read
+from mcp_optimizer.search.tool_texts import keywords_read, request_read
 from mcp_optimizer.search.words import name_key, terms
+from mcp_optimizer.upstream.state import UpstreamState
+
+LISTING_PLACES = ("list_allowed_directories", "list_allowed_paths", "list_allowed_roots", "list_repositories")
+"""Names of tools that list the places where their server may work."""
+
+_LONGEST = 240
+_LONGEST_PATH = 200
+_MOST_PATHS = 3
+_PROGRAMS = re.compile(r"\.(?:[cm]?[jt]s|py|pyz|jar|sh|exe|dll|rb|php|wasm|json|toml|ya?ml|env)$", re.I)
+_NOT_DATA = frozenset("--directory --project --prefix --config --cache --cwd -C -c -m --from --env-file --log".split())
+"""Options whose value says where a program is, not where it works."""
+
+_SECRET = re.compile(r"key|token|secret|cred|cert|pass|auth|/\.", re.I)
+"""Options and paths that lead to secrets, or to hidden folders."""
+
+
+def about_server(state: UpstreamState, listing: str = "") -> str:
+    """Its purpose, where it works, and the beginning of its instructions; in a line.
+
+    `listing`: its tool that lists the places it may use. It is named, not called: nobody asked for that call.
+    """
+    said = [_line(state.spec.description)] if state.spec.description else []
+    if paths := places(state.spec):
+        said.append(f"paths: {', '.join(paths)}")
+    elif listing:
+        said.append(f"where it may work: {listing}()")
+    if state.instructions and not state.spec.description:
+        # Quoted, because it is the server that says so, and not the gateway or the user.
+        words = _line(opening(state.instructions)).replace('"', "'")
+        said.append(f'says "{words}"')
+    return "; ".join(said)
+
+
+def places(spec: ServerSpec) -> tuple[str, ...]:
+    """The existing files and folders that a local server was started with, except its own program and its secrets."""
+    return _places(tuple(map(spec.without_secrets, spec.args))) if spec.transport is Transport.STDIO else ()
+
+
+@lru_cache(maxsize=1_024)
+def _places(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Looked up once: a folder on another machine may take long to answer."""
+    found, before = [], ""
+    for argument in arguments:
+        value = argument.partition("=")[2] if argument.startswith("-") and "=" in argument else argument
+        option, before = (argument.partition("=")[0] if value is not argument else before), argument
+        if option in _NOT_DATA or _SECRET.search(option) or not _is_place(value):
+            continue
+        found.append(os.path.expanduser(value))
+    more = ("…",) if len(found) > _MOST_PATHS else ()
+    return (*found[:_MOST_PATHS], *more)
+
+
+def _is_place(value: str) -> bool:
+    is_path = value.startswith(("/", "~/")) or value[1:3] == ":\\"
+    if not is_path or len(value) > _LONGEST_PATH or _PROGRAMS.search(value) or _SECRET.search(value):
+        return False
+    path = os.path.expanduser(value)
+    if not path.isprintable() or "node_modules" in path or not os.path.exists(path):
+        return False
+    return os.path.isdir(path) or not os.access(path, os.X_OK)
+
+
+def _line(text: str) -> str:
+    text = " ".join(without_hidden(text).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1].rsplit(" ", 1)[0] + "…"
+
 
 _AROUND = 500
 """Tokens of a reply reserved for everything except its tools."""
@@ -70,7 +139,7 @@ class Query:
         return f"{self.tool_description} {self.tool_keywords}"
 
     @cached_property
-    def several(self) -> Several | None:
+    def several(self) -> SeveralActions | None:
         """The actions that are looked for one by one; None if it is one. Whoever asks for fewer tools than actions gets
         the best for the whole.
         """
@@ -155,7 +224,7 @@ class Finder:
             )
         return Query(request_read(description), keywords_read(keywords), limit, detail, principal, is_on_demand)
 
-    def find(self, snapshot: Snapshot, query: Query, seen: Seen | None = None) -> FoundTools:
+    def find(self, snapshot: Snapshot, query: Query, seen: ShownInConversation | None = None) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers, and the reply's
         text with its cost.
 
@@ -163,7 +232,7 @@ class Finder:
         """
         return self.counted(self._found(snapshot, query, seen))
 
-    def _found(self, snapshot: Snapshot, query: Query, seen: Seen | None) -> FoundTools:
+    def _found(self, snapshot: Snapshot, query: Query, seen: ShownInConversation | None) -> FoundTools:
         limit = self._most(query)
         room = self._limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
@@ -225,7 +294,7 @@ class Finder:
         asked = terms(request)
         return lambda positions: use.prior(asked, [tool.key for at in positions if (tool := snapshot.tools[at])])
 
-    def _parts(self, snapshot: Snapshot, query: Query, asked: Several, whole: _Hits) -> list[tuple[str, _Hits]]:
+    def _parts(self, snapshot: Snapshot, query: Query, asked: SeveralActions, whole: _Hits) -> list[tuple[str, _Hits]]:
         """The parts of a request for several actions, each with its tools; none if it is one request."""
         keywords = query.tool_keywords
         parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART)[0]) for part in asked.parts]
@@ -257,13 +326,15 @@ class Finder:
         assert self._stubs is not None
         return self._stubs.stub(snapshot, tool, self._shape(tool, query.principal))
 
-    def _python(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None, budget: int) -> str:
+    def _python(
+        self, found: FoundTools, snapshot: Snapshot, query: Query, seen: ShownInConversation | None, budget: int
+    ) -> str:
         assert self._stubs is not None
         spelling = partial(self._stubs.spelling, snapshot)
         sources = PythonSources(spelling, lambda tool: self._stub(snapshot, tool, query), self._count)
         return python_text(found, sources, budget, seen)
 
-    def _text(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None) -> str:
+    def _text(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: ShownInConversation | None) -> str:
         """The prose for a model; empty where it reads JSON."""
         ending = found.savings_line
         # The last line is part of what a reply should cost.
@@ -276,7 +347,9 @@ class Finder:
             return ""
         return f"{text}\n{ending}" if ending else text
 
-    def _signatures(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None, budget: int) -> str:
+    def _signatures(
+        self, found: FoundTools, snapshot: Snapshot, query: Query, seen: ShownInConversation | None, budget: int
+    ) -> str:
         room = self._limits.reply_tokens - _AROUND
         sources = TextSources(
             self._forms, self._count, room, lambda tool: self._shape(tool, query.principal), partial(_about, snapshot)
@@ -322,7 +395,7 @@ def _about(snapshot: Snapshot, server: str) -> str:
     return about_server(snapshot.states[server], next((tool.name for tool in tools if tool is not None), ""))
 
 
-def _are_several(asked: Several, parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> bool:
+def _are_several(asked: SeveralActions, parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> bool:
     """Whether the parts have different tools that are likely to be right, and no tool is for all of it."""
     best = [hits[0] for _, hits in parts if hits]
     if len({tool.key for tool, _ in best}) < 2:

@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 
 import pydantic_core
 
-from mcp_optimizer.audit.recording import recording
-from mcp_optimizer.audit.trail import AuditTrail
+from mcp_optimizer.access.audit.recording import recording
+from mcp_optimizer.access.audit.trail import AuditTrail
+from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
-from mcp_optimizer.catalog.forms import Detail, ToolForms
-from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
-from mcp_optimizer.catalog.use import LearnedUse
+from mcp_optimizer.catalog.learned_shapes import LearnedShapes, shape_text
+from mcp_optimizer.catalog.learned_use import LearnedUse
+from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.compression.groups import as_grouped, expand, misused
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
 from mcp_optimizer.domain.principal import Risk
@@ -40,28 +41,17 @@ from mcp_optimizer.errors import (
     quoted,
 )
 from mcp_optimizer.gateway import resolving
-from mcp_optimizer.gateway.arguments import (
-    ArgumentCheck,
-    are_large,
-    foreign_to,
-    read_arguments,
-    takes_long,
-    without,
-)
-from mcp_optimizer.gateway.built_in import BuiltInServers
-from mcp_optimizer.gateway.conversations import Seen, SeenByCaller
-from mcp_optimizer.gateway.entries import entry
+from mcp_optimizer.gateway.arguments import ArgumentCheck, are_large, foreign_to, read_arguments, takes_long, without
+from mcp_optimizer.gateway.built_in_servers import BuiltInServers
+from mcp_optimizer.gateway.caller_threads import CallerThreads
 from mcp_optimizer.gateway.finding import Finder, Query
-from mcp_optimizer.gateway.found import FoundTools, ToolListPage
-from mcp_optimizer.gateway.permissions import Permissions
+from mcp_optimizer.gateway.found_tools import FoundTools, ToolListPage, entry
+from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.gateway.python_text import Stubs
-from mcp_optimizer.gateway.starting import StartingServers, is_coming
-from mcp_optimizer.gateway.turns import CallerTurns
-from mcp_optimizer.gateway.views import Views
-from mcp_optimizer.largejson.text import compact
-from mcp_optimizer.largejson.written import written
+from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConversation
+from mcp_optimizer.gateway.starting_servers import StartingServers, is_coming
+from mcp_optimizer.largejson.compact_json import compact, written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Results
@@ -116,7 +106,7 @@ class Gateway:
         self.built_in = built_in or BuiltInServers(pool)
         self._use = use
         self._shapes = shapes
-        self._conversations = SeenByCaller()
+        self._conversations = ShownByConversation()
         self._catalog = catalog
         self._starting = StartingServers(catalog)
         self._pool = pool
@@ -125,8 +115,8 @@ class Gateway:
         stubs = stubs and stubs.but_not_of(self.built_in.has)
         counting = (forms, results.count_or_most, find_limit, find_tokens, limits)
         self._finder = Finder(*counting, use, self.shape, stubs, says_savings=says_savings)
-        self._turns = CallerTurns("searches", limits.waiting_searches, _SEARCHES)
-        self._checks = CallerTurns("large calls", limits.requests, _LARGE_CALLS)
+        self._turns = CallerThreads("searches", limits.waiting_searches, _SEARCHES)
+        self._checks = CallerThreads("large calls", limits.requests, _LARGE_CALLS)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
         self.permissions = permissions or Permissions(Views(Policy()))
@@ -198,7 +188,9 @@ class Gateway:
         """
         return await self._turns.run(caller.principal.id, search)
 
-    def _find(self, snapshot: Snapshot, caller: Caller, query: Query, seen: Seen | None = None) -> FoundTools:
+    def _find(
+        self, snapshot: Snapshot, caller: Caller, query: Query, seen: ShownInConversation | None = None
+    ) -> FoundTools:
         return self._finder.find(self.permissions.views.of(snapshot, caller), query, seen)
 
     def list_tools(self, server: str | None = None, offset: int = 0, caller: Caller = LOCAL) -> ToolListPage:

@@ -1,26 +1,21 @@
-"""Whether a call may be made now: the caller's rate, the decision, and, where that is to ask, a person's yes.
+"""Which tools a caller sees, and whether a call may be made now. Called by the gateway for find, list and call alike.
 
-Called by the gateway before it passes a call on. A person is asked through the caller's client, never through the
-model: a legacy client in the middle of its call, a modern one by the call's result (`upstream/parked.py`).
+Views are snapshots of the catalog without the tools that a caller may not call, made on demand and kept for active
+callers. Before a call: the caller's rate, the decision, and, where a rule says `ask`, a person's yes. A person is asked
+through the caller's client, never through the model.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 from typing import Any
 
-from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.decisions import Decision, Effect
-from mcp_optimizer.domain.principal import Risk
-from mcp_optimizer.errors import InvalidRequest, OptimizerError, RequestError, quoted
-from mcp_optimizer.gateway import resolving
-from mcp_optimizer.gateway.views import Views, can_ask
-from mcp_optimizer.policy.access import LACKING_SCOPES, refusal
-from mcp_optimizer.policy.approvals import (
+from mcp_optimizer.access.policy.approvals import (
     MOST_ARGUMENTS,
     Approvals,
     Approved,
@@ -29,10 +24,146 @@ from mcp_optimizer.policy.approvals import (
     consent_in,
     question,
 )
-from mcp_optimizer.policy.rates import Rates
+from mcp_optimizer.access.policy.policy import LACKING_SCOPES, Policy, call_refusal
+from mcp_optimizer.access.policy.rates import Rates
+from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.decisions import Decision, Effect
+from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.errors import InvalidRequest, OptimizerError, RequestError, listed, quoted
+from mcp_optimizer.gateway import resolving
 from mcp_optimizer.runtime.terminal_text import printable
-from mcp_optimizer.upstream.endings import RpcError
-from mcp_optimizer.upstream.questions import ELICITATION, OwnQuestion
+from mcp_optimizer.upstream.questions import ELICITATION, OwnQuestion, refusal
+from mcp_optimizer.upstream.request_errors import RpcError
+
+_KEPT = 256_000_000
+"""Bytes, estimated, of the views that are kept: those of the callers that were active last."""
+
+_EACH = 3_000
+"""Bytes for a tool in the view of a caller that is confined to some servers: its words, weighed among those of these
+servers, and its vector.
+"""
+
+_WHOLE = 9
+"""Bytes for each tool of the catalog in the view of a caller that is not confined to some servers."""
+
+_FEW = 500
+"""Tools up to which a view is made at once, and not in a thread."""
+
+_Key = tuple[Principal, frozenset[str] | None, bool | None]
+"""Whose view it is, and of what: what can be called, if a person can be asked or cannot; None: all that exists."""
+
+Keep = Callable[[CatalogTool], bool]
+
+
+class Views:
+    """The catalog as each caller sees it."""
+
+    def __init__(self, policy: Policy, kept: int = _KEPT) -> None:
+        self._policy = policy
+        self._most = kept
+        self._known: OrderedDict[_Key, tuple[Snapshot, RuleBook, Snapshot]] = OrderedDict()
+        self._size = 0
+        # Searches make views in threads.
+        self._changing = Lock()
+
+    def decide(self, caller: Caller, tool: CatalogTool) -> Decision:
+        """Whether this caller may call a tool."""
+        record = tool.record
+        return self._policy.decide(caller.principal, record.server, record.definition.name, record.hints)
+
+    def permits_server(self, caller: Caller, server: str) -> bool:
+        """Whether a server exists for this caller at all."""
+        servers = caller.principal.servers
+        return (servers is None or server in servers) and (caller.narrowed is None or server in caller.narrowed)
+
+    def permits_reading(self, caller: Caller, server: str) -> bool:
+        """Whether a caller may read a server's resources and use its prompts."""
+        return self.permits_server(caller, server) and self._policy.decide_server(caller.principal, server)
+
+    def of(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """What the caller may call. May take a while in a large catalog; see `ready`."""
+        if self.sees_all(caller):
+            return snapshot
+        is_asked = can_ask(caller)
+        return self._kept(snapshot, caller, is_asked, lambda tool: self._is_callable(caller, tool, is_asked=is_asked))
+
+    def permitted(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """With everything of the servers that exist for the caller, whether or not it may call it; for explanations."""
+        if caller.principal.servers is None and caller.narrowed is None:
+            return snapshot
+        return self._kept(snapshot, caller, None, lambda tool: self.permits_server(caller, tool.server))
+
+    async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """The same, without keeping other callers waiting."""
+        if self.sees_all(caller):
+            return snapshot
+        if len(snapshot.tools) <= _FEW:
+            return self.of(snapshot, caller)
+        return await asyncio.to_thread(self.of, snapshot, caller)
+
+    def check_narrowing(self, snapshot: Snapshot, caller: Caller) -> None:
+        """A connection can be narrowed only to servers that exist for its caller."""
+        if caller.narrowed is None:
+            return
+        permitted = caller.principal.servers
+        there_for_it = [name for name in caller.narrowed if permitted is None or name in permitted]
+        if unknown := sorted(caller.narrowed.difference(name for name in there_for_it if name in snapshot.states)):
+            known = [name for name in snapshot.states if permitted is None or name in permitted]
+            missing, there = listed(unknown, 5), listed(known) or "none"
+            raise InvalidRequest(f"The address asks for servers that are not there: {missing}. Servers: {there}.")
+
+    def sees_all(self, caller: Caller) -> bool:
+        """Whether the snapshot itself is what this caller may call."""
+        return caller.narrowed is None and self._policy.is_open_for(caller.principal)
+
+    def _kept(self, snapshot: Snapshot, caller: Caller, kind: bool | None, keep: Keep) -> Snapshot:
+        """The view of this kind, made if it is not there; not while others wait for theirs."""
+        key, rulebook = (caller.principal, caller.narrowed, kind), self._policy.rulebook
+        with self._changing:
+            known = self._known.get(key)
+        if known is None or known[0] is not snapshot or known[1] is not rulebook:
+            known = (snapshot, rulebook, _made(snapshot, caller, keep))
+        with self._changing:
+            if (replaced := self._known.pop(key, None)) is not None:
+                self._size -= _weight(*replaced)
+            self._known[key] = known
+            self._size += _weight(*known)
+            while self._size > self._most and len(self._known) > 1:
+                self._size -= _weight(*self._known.popitem(last=False)[1])
+        return known[2]
+
+    def _is_callable(self, caller: Caller, tool: CatalogTool, *, is_asked: bool) -> bool:
+        if not self.permits_server(caller, tool.server):
+            return False
+        effect = self.decide(caller, tool).effect
+        return effect is Effect.ALLOW or (effect is Effect.ASK and is_asked)
+
+
+def _made(snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
+    given = [servers for servers in (caller.principal.servers, caller.narrowed) if servers is not None]
+    # An address that leaves out servers of the caller does not give their names to others.
+    seen = snapshot.confined(frozenset.intersection(*given), caller.principal.servers) if given else snapshot
+    tools = tuple(tool if tool is not None and keep(tool) else None for tool in seen.tools)
+    return replace(
+        seen,
+        tools=tools,
+        baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
+        table=seen.names,
+        mask=bytes(tool is not None for tool in tools),
+    )
+
+
+def _weight(snapshot: Snapshot, _rulebook: RuleBook, view: Snapshot) -> int:
+    return (_WHOLE if view.index is snapshot.index else _EACH) * len(view.tools)
+
+
+def can_ask(caller: Caller) -> bool:
+    """Whether a person can be asked in the middle of this caller's calls."""
+    link = caller.link
+    return link is not None and refusal(link.capabilities, ELICITATION, {"mode": "form"}) is None
+
 
 _PATIENCE = 300.0
 """Seconds a person has to answer a legacy client's question."""
@@ -135,12 +266,12 @@ class Permissions:
         decision = self.views.decide(caller, tool)
         caller.record.decided(decision)
         if decision.effect is not Effect.ALLOW and (decision.is_denied or not can_ask(caller)):
-            raise refusal(decision, tool.server, tool.record.name)
+            raise call_refusal(decision, tool.server, tool.record.name)
         classes = caller.principal.classes
         if classes is not None and decision.risk.risk not in classes:
             lacking = replace(decision, effect=Effect.DENY, because=LACKING_SCOPES)
             caller.record.decided(lacking)
-            raise refusal(lacking, tool.server, tool.record.name)
+            raise call_refusal(lacking, tool.server, tool.record.name)
         return decision
 
     async def _approve(
@@ -160,7 +291,7 @@ class Permissions:
         except (RpcError, TimeoutError):
             answer = Consent.NO
         if answer is Consent.NO:
-            raise refusal(decision, tool.server, tool.record.name)
+            raise call_refusal(decision, tool.server, tool.record.name)
         caller.record.approved_by(f"the user of {printable(caller.client) or 'the client'}: {answer.value}")
         if not _is_there(latest(), tool):
             raise InvalidRequest(f"{quoted(tool.record.name)} changed while a person was asked. Look at it again.")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
+from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
 from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.gateway.conversations import Seen
-from mcp_optimizer.gateway.found import FoundTool, FoundTools
+from mcp_optimizer.gateway.found_tools import FoundTool, FoundTools
+from mcp_optimizer.gateway.reply_text import ShownInConversation
 
 _AROUND = 2
 """Tokens between two lines."""
@@ -71,9 +71,9 @@ def stub_forms(
     return made
 
 
-def python_text(found: FoundTools, sources: PythonSources, budget: int, seen: Seen | None = None) -> str:
+def python_text(found: FoundTools, sources: PythonSources, budget: int, seen: ShownInConversation | None = None) -> str:
     """The text for a model."""
-    writer = _Writer(sources, budget, seen if seen is not None else Seen())
+    writer = _Writer(sources, budget, seen if seen is not None else ShownInConversation())
     if found.parts:
         for part in found.parts:
             if not part.tools:
@@ -91,7 +91,7 @@ class _Writer:
 
     sources: PythonSources
     left: int
-    seen: Seen
+    seen: ShownInConversation
     lines: list[str] = field(default_factory=list)
     _written: set[tuple[str, str]] = field(default_factory=set)
     _named: dict[str, None] = field(default_factory=dict)

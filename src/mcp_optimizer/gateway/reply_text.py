@@ -1,24 +1,65 @@
-"""What a model reads of a search: the tools, in a budget of tokens. Called by the gateway.
+"""The text of a search's reply for a model: the tools, in a budget of tokens. Called by the gateway.
 
 The best tool, and those close to it, are written with their parameters and rules; the others with what they require
-and what the request is about; further ones by name. What the conversation was already shown is only named. Programs
-ask for the definitions as JSON instead.
+and what the request is about; further ones by name. What the conversation was already shown is only named; that is
+remembered only where a client identifies its conversations, and the oldest is forgotten. Programs ask for the
+definitions as JSON instead.
 """
 
 from __future__ import annotations
 
 import re
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.compression.brief import begins_with_parameter, brief, call_of, folded
 from mcp_optimizer.compression.signature import Notes
-from mcp_optimizer.compression.spelling import end_of_brackets
+from mcp_optimizer.compression.value_spelling import end_of_brackets
 from mcp_optimizer.domain.json_schema import ANY_OBJECT, properties_of
-from mcp_optimizer.gateway.conversations import Seen
-from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
+from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools
+
+_MOST_CONVERSATIONS = 1_000
+_MOST_SHOWN = 100
+"""Things one conversation is remembered to have seen. A model that reads on loses what is further back."""
+
+_SECONDS = 900.0
+"""After this long, a model may have lost what it was shown."""
+
+
+class ShownInConversation:
+    """What one conversation was shown: tools and servers, by any key."""
+
+    def __init__(self) -> None:
+        self._at: OrderedDict[str, float] = OrderedDict()
+
+    def __contains__(self, key: object) -> bool:
+        at = self._at.get(key) if isinstance(key, str) else None
+        return at is not None and time.monotonic() - at < _SECONDS
+
+    def add(self, key: str) -> None:
+        self._at.pop(key, None)
+        self._at[key] = time.monotonic()
+        while len(self._at) > _MOST_SHOWN:
+            self._at.popitem(last=False)
+
+
+class ShownByConversation:
+    """What each of the latest conversations was shown."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, ShownInConversation] = OrderedDict()
+
+    def of(self, key: str) -> ShownInConversation:
+        seen = self._seen.pop(key, None) or ShownInConversation()
+        self._seen[key] = seen
+        while len(self._seen) > _MOST_CONVERSATIONS:
+            self._seen.popitem(last=False)
+        return seen
+
 
 _CLOSE = 0.6
 """A tool at least this likely, compared with the best, is shown like the best."""
@@ -64,10 +105,14 @@ class TextSources:
 
 
 def reply_text(
-    found: FoundTools, sources: TextSources, budget: int, wanted: Collection[str] = (), seen: Seen | None = None
+    found: FoundTools,
+    sources: TextSources,
+    budget: int,
+    wanted: Collection[str] = (),
+    seen: ShownInConversation | None = None,
 ) -> str:
     """The text for a model. `wanted` are the terms of the request."""
-    writer = _Writer(sources, budget, frozenset(wanted), seen if seen is not None else Seen())
+    writer = _Writer(sources, budget, frozenset(wanted), seen if seen is not None else ShownInConversation())
     if found.parts:
         for waiting, part in zip(range(len(found.parts), 0, -1), found.parts, strict=True):
             writer.one_action(part, max(writer.left // waiting, _LEAST_PART))
@@ -95,7 +140,7 @@ class _Writer:
     sources: TextSources
     left: int
     wanted: frozenset[str]
-    seen: Seen
+    seen: ShownInConversation
     lines: list[str] = field(default_factory=list)
     _servers: list[str] = field(default_factory=list)
     _named: list[CatalogTool] = field(default_factory=list)

@@ -15,7 +15,7 @@ from mcp_optimizer.catalog.tools import CatalogTool
 from mcp_optimizer.domain.naming import is_listable
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool, listed, quoted
-from mcp_optimizer.gateway.held import held_error
+from mcp_optimizer.gateway.found_tools import held_error
 from mcp_optimizer.search.words import name_key
 
 _NEAREST = 3

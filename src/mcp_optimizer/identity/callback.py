@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
-from mcp_optimizer.identity.attempt import NotAwaited
+from mcp_optimizer.identity.oauth_client import NotAwaited
 from mcp_optimizer.runtime.http_server import HttpServer
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 

@@ -1,10 +1,12 @@
 """Finds out who gives tokens for a server, and where: RFC 9728, then RFC 8414 and OpenID, in the protocol's order.
 
-Loaded when somebody logs in: the SDK's helpers bring half of the SDK with them.
+`account_login` uses the result for a login without a person (client credentials). Loaded at the first login: the SDK's
+helpers bring half of the SDK with them.
 """
 
 from __future__ import annotations
 
+import time
 from urllib.parse import urljoin, urlsplit
 
 from mcp.client.auth.utils import (
@@ -18,11 +20,12 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 from mcp_types.version import LATEST_PROTOCOL_VERSION
 from pydantic import ValidationError
 
-from mcp_optimizer.identity.challenges import Challenge, scopes_of
-from mcp_optimizer.identity.provider import Provider
+from mcp_optimizer.config.serverfile.spec import AuthSpec, ServerSpec
+from mcp_optimizer.identity.challenges import Challenge, scopes_of, with_more
+from mcp_optimizer.identity.login import Login
+from mcp_optimizer.identity.oauth_client import Provider, configured
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
 from mcp_optimizer.runtime.outgoing import is_this_machine, origin
-from mcp_optimizer.upstream.auth_spec import AuthSpec
 from mcp_optimizer.upstream.messages import shortened
 
 _HEADERS = {"mcp-protocol-version": LATEST_PROTOCOL_VERSION}
@@ -170,3 +173,16 @@ def _root(url: str) -> str:
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or "?"
+
+
+async def account_login(spec: ServerSpec, challenge: Challenge, more: tuple[str, ...], web: Web) -> Login:
+    """A token for the account in the entry, also for these scopes."""
+    auth = spec.auth
+    provider = await discovered(spec.url, auth, challenge, web)
+    client = configured(auth, provider)
+    if client is None:
+        raise LoginFailed("client_credentials needs a client_id in the auth of the entry")
+    scopes = with_more(provider.scopes, more)
+    login = Login(provider.issuer, provider.token_endpoint, provider.resource, client, scopes=scopes)
+    tokens = await login.endpoint(auth).for_client(web, scopes)
+    return login.with_tokens(tokens, time.time())

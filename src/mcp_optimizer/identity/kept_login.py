@@ -1,4 +1,4 @@
-"""One login as this process knows it, beside what the store has: others may log in, out or refresh meanwhile."""
+"""One login as this process knows it; in the store, other processes may log in, log out or refresh meanwhile."""
 
 from __future__ import annotations
 
@@ -6,14 +6,35 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.identity.listeners import Listeners
 from mcp_optimizer.identity.login import Login
 from mcp_optimizer.identity.store import LoginStore
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+
+class Listeners:
+    """Those who are told, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._told: list[Callable[[], None]] = []
+
+    @contextmanager
+    def telling(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Tell this one while the context is open."""
+        self._told.append(listener)
+        try:
+            yield
+        finally:
+            self._told.remove(listener)
+
+    def tell(self) -> None:
+        for listener in list(self._told):
+            listener()
+
 
 logger = logging.getLogger(__name__)
 

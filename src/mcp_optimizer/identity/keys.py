@@ -22,9 +22,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from platformdirs import user_data_path
 
-from mcp_optimizer.db.private_files import make_folder, mend, replace_file
+from mcp_optimizer.config.settings import APP_NAME, PREFIX
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import APP_NAME, PREFIX
+from mcp_optimizer.runtime.local_files import make_folder, mend, replace_file
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import shlex
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from mcp_optimizer.identity.client_ids import ClientId
+from mcp_optimizer.config.serverfile.spec import AuthSpec
+from mcp_optimizer.identity.oauth_client import ClientId
 from mcp_optimizer.identity.tokens import TokenEndpoint, Tokens
-from mcp_optimizer.upstream.auth_spec import AuthSpec
 
 SHARED = "shared"
 """The principal of a login that serves every caller."""

@@ -13,19 +13,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec, Transport
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
-from mcp_optimizer.identity.attempt import Attempt, NotAwaited, parameters
 from mcp_optimizer.identity.challenges import with_more
-from mcp_optimizer.identity.client_ids import ClientId, configured, registered
 from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, status_of
+from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, configured, parameters, registered
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InMemory, LoginStore, SecretRows
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.upstream.auth_spec import AuthKind
 from mcp_optimizer.upstream.authorization import Authorization, LoginOffer
 from mcp_optimizer.upstream.header_command import HeaderCommand
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Keeps one principal logged in to one server: sends its token, refreshes it, and says when a person must log in.
 
 Nothing is locked while a request is under way. A refresh happens once for all calls, and once for all processes that
-share the store. What is transient keeps the tokens and is tried again later; what is final is said once. Nothing here
-opens a browser.
+share the store. A transient failure keeps the tokens and is tried again later, after growing pauses; a final one is
+reported once. Nothing here opens a browser.
 """
 
 from __future__ import annotations
@@ -15,18 +15,47 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
+from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.challenges import Challenge, challenge_in, with_more
 from mcp_optimizer.identity.kept_login import KeptLogin
 from mcp_optimizer.identity.login import Login, advice
-from mcp_optimizer.identity.patience import Patience
 from mcp_optimizer.identity.store import CLAIM, LoginStore
 from mcp_optimizer.identity.tokens import TokenRefused, Tokens
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
-from mcp_optimizer.upstream.auth_spec import AuthKind
 from mcp_optimizer.upstream.authorization import LoginOffer
-from mcp_optimizer.upstream.endings import LoginNeeded
-from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.request_errors import LoginNeeded
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+
+
+class RetryPause:
+    """The pause after failures of one login."""
+
+    def __init__(self) -> None:
+        self._pause = _FIRST_PAUSE
+        self._not_before = 0.0
+        self._failure = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it may be asked again."""
+        return time.monotonic() >= self._not_before
+
+    def check(self) -> None:
+        """Raises what happened last if it is too early to ask again."""
+        if not self.is_over:
+            raise Unanswered(self._failure)
+
+    def failed(self, failure: str) -> None:
+        self._failure = failure
+        self._not_before = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def succeeded(self) -> None:
+        self._pause, self._not_before = _FIRST_PAUSE, 0.0
+
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +80,7 @@ class ServerLogin:
         self._web = web
         self._challenge: Challenge | None = None
         self._refreshing: asyncio.Task[None] | None = None
-        self._patience = Patience()
+        self._patience = RetryPause()
         self._replacement = ""
         self._insufficient: Login | None = None
         self._more: tuple[str, ...] = ()
@@ -224,7 +253,7 @@ class ServerLogin:
     async def _get_account_token(self) -> None:
         """With the gateway's own credentials."""
         self._patience.check()
-        from mcp_optimizer.identity.account import account_login
+        from mcp_optimizer.identity.discovery import account_login
 
         try:
             login = await account_login(self._spec, self.challenge, self._more, self._web)

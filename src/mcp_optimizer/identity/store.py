@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.login import Login, login_of
 from mcp_optimizer.runtime.lazy import lazy
-from mcp_optimizer.upstream.spec import ServerSpec
 
 if TYPE_CHECKING:
     # At run time it loads with the database.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from mcp_optimizer.identity.challenges import scopes_of
-from mcp_optimizer.identity.client_ids import BASIC, KEY, POST, ClientId
+from mcp_optimizer.identity.oauth_client import BASIC, KEY, POST, ClientId
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word, sendable
 
 _LONGEST_TOKEN = 16_384

@@ -1,21 +1,59 @@
 """Secrets that only a holder of the key can read: sealed before they reach the database, opened after.
 
-Everything in a database is sealed with one key, whose id is stored there. Changing the key never leaves a moment at
-which something cannot be opened: the new key is kept first, then all rows are sealed anew in one transaction, and the
-old key is dropped when no row needs it. Called by secrets and logins; knows nothing of either.
+A sealed secret says which key opens it, and opens only under its own kind and name: a row that was copied to another
+name does not. AES-256-GCM, with a new random nonce each time. Everything in a database is sealed with one key, whose id
+is stored there. Changing the key never leaves a moment at which something cannot be opened: the new key is kept first,
+then all rows are sealed anew in one transaction, and the old key is dropped when no row needs it. Called by secrets and
+logins; knows nothing of either.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from mcp_optimizer.db.secrets import SealedRows, SecretRow, StoredSecrets
 from mcp_optimizer.errors import CatalogError, SecretUnreadable, listed
-from mcp_optimizer.identity.keys import VARIABLE, Key, Keys
-from mcp_optimizer.identity.sealing import NotSealed, key_id_of, seal, unseal
+from mcp_optimizer.identity.keys import KEY_ID_BYTES, VARIABLE, Key, Keys
+
+_VERSION = b"\x01"
+_NONCE_BYTES = 12
+_HEADER = len(_VERSION) + KEY_ID_BYTES
+
+
+class NotSealed(Exception):
+    """Not what was sealed under this kind and name: damaged, or copied from another row."""
+
+
+def seal(key: Key, kind: str, name: str, body: bytes) -> bytes:
+    nonce = os.urandom(_NONCE_BYTES)
+    header = _VERSION + key.id
+    return header + nonce + AESGCM(key.material).encrypt(nonce, body, _bound_to(header, kind, name))
+
+
+def unseal(key: Key, kind: str, name: str, sealed: bytes) -> bytes:
+    nonce, encrypted = sealed[_HEADER : _HEADER + _NONCE_BYTES], sealed[_HEADER + _NONCE_BYTES :]
+    try:
+        return AESGCM(key.material).decrypt(nonce, encrypted, _bound_to(sealed[:_HEADER], kind, name))
+    except (InvalidTag, ValueError):
+        raise NotSealed from None
+
+
+def key_id_of(sealed: bytes) -> bytes:
+    """The id of the key that opens it; empty if this version cannot open it at all."""
+    return sealed[len(_VERSION) : _HEADER] if sealed.startswith(_VERSION) else b""
+
+
+def _bound_to(header: bytes, kind: str, name: str) -> bytes:
+    # A kind has no NUL, so the two cannot be divided in another way.
+    return b"\0".join((header, kind.encode(), name.encode()))
+
 
 logger = logging.getLogger(__name__)
 

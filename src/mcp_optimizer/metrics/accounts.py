@@ -1,8 +1,8 @@
 """Turns replies to clients into events: one place for every kind of reply.
 
-The numbers are those of the reply itself, so history and reply cannot disagree. Called by serving and the library
-around each reply; passes the event on and returns at once. Reads only as much of a result as it needs for counting, and
-keeps none of it.
+The numbers are those of the reply itself, so history and reply cannot disagree. Serving and the library enter an
+`AccountedAnswer` before each reply; its event is passed on and the call returns at once. Reads only as much of a result
+as counting needs, keeps none of it, and trusts nothing that a server wrote under our names.
 """
 
 from __future__ import annotations
@@ -10,27 +10,141 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-from mcp_optimizer.audit.outcomes import outcome_of
-from mcp_optimizer.audit.sessions import SessionLabels
+from mcp_optimizer.access.audit.recording import outcome_of
+from mcp_optimizer.access.audit.trail import SessionLabels
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, EventKind, ToolKey
+from mcp_optimizer.domain.own_tools import CALLING, SCRIPT_META_KEY
 from mcp_optimizer.domain.result_type import is_input_required
-from mcp_optimizer.domain.script_mode import SCRIPT_META_KEY
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, Gateway
-from mcp_optimizer.largejson.text import compact
-from mcp_optimizer.metrics.answering import AccountedAnswer, Parts
+from mcp_optimizer.errors import CallRefused, OptimizerError
+from mcp_optimizer.gateway import resolving
+from mcp_optimizer.gateway.error_texts import for_model
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.reply_tokens import stated, texts_read
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY
-from mcp_optimizer.runtime.afterwards import Afterwards
+from mcp_optimizer.runtime.deferred_work import Afterwards
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.token_counter import TokenCounter
+
+_MOST_TOKENS = 10**12
+
+_Default = TypeVar("_Default")
+
+
+def stated_tokens(part: Mapping[str, Any], name: str, default: _Default) -> int | _Default:
+    """A plausible number of tokens, whoever wrote it."""
+    number = part.get(name)
+    return number if isinstance(number, int) and 0 <= number <= _MOST_TOKENS else default
+
+
+def texts_read(result: Mapping[str, Any] | None, error: OptimizerError | None) -> list[str]:
+    """What a model reads of a reply."""
+    if result is None:
+        return [for_model(error)] if error else []
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [str(block.get("text", "")) for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+
+
+KINDS = {
+    "find_tool": EventKind.FIND,
+    "list_tools": EventKind.LIST,
+    "read_result": EventKind.READ,
+    "run_script": EventKind.SCRIPT,
+}
+"""By our own tools; everything else is a call."""
+
+Parts = Mapping[str, Mapping[str, Any]]
+"""The parts of a reply's metadata, by their names; one that is not an object is left out, because it is not ours."""
+
+_OURS = (
+    "tokens",
+    "data",
+    "performance",
+    RESULT_META_KEY,
+    SELECTION_META_KEY,
+    SCORES_META_KEY,
+    SCRIPT_META_KEY,
+    TOOL_META_KEY,
+)
+
+
+class AccountedAnswer:
+    """Entered before the reply is made and recorded after exit; kept simple, because every call uses it."""
+
+    __slots__ = ("_asked", "_started", "_take", "at", "caller", "error", "kind", "milliseconds", "result")
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        take: Callable[[AccountedAnswer], None] | None = None,
+    ) -> None:
+        """`take` is told of it on exit."""
+        self.kind = KINDS.get(name, EventKind.CALL)
+        self.caller = caller
+        self.result: Mapping[str, Any] | None = None
+        self.error: OptimizerError | None = None
+        self._asked = (arguments.get("tool_name"), arguments.get("server_name")) if name in CALLING else (name, None)
+        self._take = take
+        self._started = time.perf_counter()
+        self.at = self.milliseconds = 0.0
+        """When it was complete, and how long that took."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        if isinstance(error, OptimizerError):
+            self.failed(error)
+        if self._take is not None:
+            self.at, self.milliseconds = time.time(), (time.perf_counter() - self._started) * 1_000
+            self._take(self)
+
+    def reply(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The reply, as sent."""
+        self.result = result
+        return result
+
+    def failed(self, error: OptimizerError) -> None:
+        """The reply reports this error."""
+        self.error = error
+
+    def said(self) -> Parts:
+        """What the metadata of the reply says under our names."""
+        meta = self.result.get("_meta") if self.result is not None else None
+        if not isinstance(meta, dict):
+            return {}
+        return {name: part for name in _OURS if name in meta and isinstance(part := meta[name], dict)}
+
+    def tool(self, view: Snapshot, said: Parts) -> ToolKey:
+        """The tool, if its caller sees it; a name that a model made up is not recorded."""
+        name, server = self._asked
+        if self.kind is not EventKind.CALL or not isinstance(name, str):
+            return ("", "")
+        if not server and (listed := view.listed_as(name)) is not None:
+            return listed.key
+        if origin := said.get(TOOL_META_KEY):
+            return (str(origin.get("server", "")), str(origin.get("name", "")))
+        if isinstance(self.error, CallRefused):
+            return (self.error.server, self.error.tool)
+        try:
+            tool = resolving.meant(view, name, server if isinstance(server, str) and server else None)
+        except OptimizerError:
+            return (getattr(self.error, "server", ""), "")
+        return tool.key
+
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +201,7 @@ class Accounts:
     def _told(self, answer: AccountedAnswer, view: Snapshot) -> None:
         try:
             said = answer.said()
-            tokens = stated(said.get("tokens", _NOTHING), "estimated", None)
+            tokens = stated_tokens(said.get("tokens", _NOTHING), "estimated", None)
             event = self._event(answer, view, said, tokens or 0)
             if tokens is None:
                 self._count_beside(event, texts_read(answer.result, answer.error))
@@ -220,6 +334,6 @@ def _never_failing() -> Iterator[None]:
 def _full_tokens(said: Parts, kind: EventKind) -> int:
     """What the model would have read without limits; of a script, the results of its calls."""
     if kind is EventKind.SCRIPT:
-        return stated(said.get(SCRIPT_META_KEY, _NOTHING), "innerTokens", 0)
+        return stated_tokens(said.get(SCRIPT_META_KEY, _NOTHING), "innerTokens", 0)
     cut = said.get(RESULT_META_KEY) or said.get(SELECTION_META_KEY)
-    return stated(cut, "fullTokens", 0) if cut else 0
+    return stated_tokens(cut, "fullTokens", 0) if cut else 0

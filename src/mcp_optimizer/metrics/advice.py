@@ -1,14 +1,168 @@
-"""What a user can do about a catalog, from its weights and from what was used of it. Pure; called by reports."""
+"""What reports and pages say in sentences: what is broken now, whether the gateway paid off, and what a user can do.
+
+Pure: from the catalog and the events of its use. What is broken comes first, because nothing is saved on a server that
+does not run. What cost more is never shown as a saving: `is_saving` decides the word and the colour.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
+from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
-from mcp_optimizer.metrics.grouping import grouped, tool_key
-from mcp_optimizer.metrics.verdict import ListingCosts
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.metrics.reduction import Reduction
+from mcp_optimizer.metrics.savings import Savings
 from mcp_optimizer.metrics.weights import Weight, by_server, never_called, total
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+
+_Key = TypeVar("_Key", EventKind, str, ToolKey)
+
+
+def grouped(events: Iterable[Event], key: Callable[[Event], _Key]) -> list[tuple[_Key, list[Event]]]:
+    """Events by a key; groups of one size by their keys, so that the order is always the same."""
+    groups: dict[_Key, list[Event]] = defaultdict(list)
+    for event in events:
+        groups[key(event)].append(event)
+    return sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+
+
+def tool_key(event: Event) -> ToolKey:
+    return (event.server, event.tool)
+
+
+_MANY_SEARCHES = 3
+"""Searches for each call from which searching is what costs."""
+
+_ATTEMPTS = "Failed attempts, and pages that are read later, stay in every later request of a conversation."
+
+_USUAL_REPLY = 400
+"""Tokens of a search's reply, where none was recorded."""
+
+
+@dataclass(frozen=True)
+class SavingsVerdict:
+    """What the gateway made of the tokens that models read."""
+
+    is_saving: bool
+    sentence: str
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ListingCosts:
+    """What it costs to list all tools, and what to search them instead."""
+
+    tools: int
+    baseline: int
+    own_tokens: int
+    reply: int
+
+    @classmethod
+    def of(cls, tools: int, baseline: int, own_tokens: int, events: Sequence[Event]) -> ListingCosts:
+        finds = [event.tokens for event in events if event.kind is EventKind.FIND]
+        return cls(tools, baseline, own_tokens, sum(finds) // len(finds) if finds else _USUAL_REPLY)
+
+    @property
+    def is_cheaper(self) -> bool:
+        """Whether a prompt with all tools is smaller than one with our own and the reply of a single search."""
+        return 0 < self.baseline <= self.own_tokens + self.reply
+
+    @property
+    def advice(self) -> str:
+        return (
+            f"Listing all {counted(self.tools, 'tool')} costs {self.baseline:,} tokens, and searching them "
+            f"{self.own_tokens + self.reply:,} (our own tools {self.own_tokens:,}, a reply about {self.reply:,}): "
+            "register them directly with --profile full, or pass them through with --mode transparent."
+        )
+
+
+def verdict(
+    savings: Savings, events: Sequence[Event], listing: ListingCosts, *, only_results: bool = False
+) -> SavingsVerdict:
+    """What is to be said of these conversations. `only_results`: definitions count in none of them."""
+    before, after = savings.without.tokens, savings.with_us.tokens
+    if not savings.sessions:
+        return SavingsVerdict(True, "Nothing to compare yet: no conversation has searched or called.")
+    if after <= before:
+        percent = Reduction.of(before, after).percent
+        against = "of results" if only_results else "against listing all tools in every prompt"
+        return SavingsVerdict(True, f"Saved {before - after:,} tokens ({percent:.1f} %) {against}.")
+    if only_results:
+        return SavingsVerdict(False, f"Cost {after - before:,} tokens more than the results alone.", (_ATTEMPTS,))
+    return SavingsVerdict(
+        False, f"Cost {after - before:,} tokens more than listing all tools would have.", tuple(_why(events, listing))
+    )
+
+
+def _why(events: Sequence[Event], listing: ListingCosts) -> list[str]:
+    finds = sum(event.kind in (EventKind.FIND, EventKind.LIST) for event in events)
+    calls = sum(event.kind is EventKind.CALL for event in events)
+    found = []
+    if finds >= _MANY_SEARCHES * max(calls, 1):
+        led = f"led to {counted(calls, 'call')}" if calls else "led to no call"
+        found.append(
+            f"{counted(finds, 'search', 'searches')} {led}: a search costs its reply in every later request, and saves "
+            "only where a call follows."
+        )
+    if listing.is_cheaper:
+        found.append(
+            f"The catalog is small: all its definitions cost {listing.baseline:,} tokens, our own tools and one reply "
+            f"{listing.own_tokens + listing.reply:,}."
+        )
+    return found or ["Replies of searches and failed attempts stay in every later request of a conversation."]
+
+
+_MOST_NAMED = 5
+_LONGEST_REASON = 200
+
+
+def troubles(snapshot: Snapshot) -> tuple[str, ...]:
+    """A sentence for each server that needs somebody, the first few of each kind."""
+    states = sorted(snapshot.states.values(), key=lambda state: state.name)
+    failed = [
+        f"`{state.name}` does not run{_because(state.reason)}. Look at it with `mcp-optimizer doctor`."
+        for state in states
+        if state.status is ServerStatus.FAILED
+    ]
+    logins = [
+        f"`{state.name}` wants a login: `mcp-optimizer login {shlex.quote(state.name)}`."
+        for state in states
+        if state.status is ServerStatus.LOGIN_NEEDED
+    ]
+    waiting = Counter(tool.server for tool in snapshot.held.values())
+    held = [
+        f"{counted(number, 'tool')} of `{server}` {'waits' if number == 1 else 'wait'} for your approval: "
+        f"`mcp-optimizer trust diff {shlex.quote(server)}` shows what changed."
+        for server, number in sorted(waiting.items())
+    ]
+    held += [
+        f"The instructions of `{server}` wait for your approval: `mcp-optimizer trust diff {shlex.quote(server)}` "
+        "shows what changed."
+        for server in sorted(snapshot.unapproved.instructions)
+        if server not in waiting and not snapshot.states[server].instructions
+    ]
+    return tuple(
+        line
+        for told, kind in ((failed, "that do not run"), (logins, "that want a login"), (held, "with changes that wait"))
+        for line in _first(told, kind)
+    )
+
+
+def _because(reason: str) -> str:
+    """A server's own words, in one line and not many."""
+    said = in_a_line(reason).replace("`", "'").strip().rstrip(".")
+    return f": {said if len(said) <= _LONGEST_REASON else said[:_LONGEST_REASON] + '…'}" if said else ""
+
+
+def _first(told: list[str], kind: str) -> list[str]:
+    more = len(told) - _MOST_NAMED
+    return [*told[:_MOST_NAMED], f"And {counted(more, 'more server')} {kind}."] if more > 0 else told
+
 
 _OFTEN = 5
 """Number of times from which something counts as a habit."""

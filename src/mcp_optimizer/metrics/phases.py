@@ -1,12 +1,12 @@
 """What each phase saves on a catalog: compressed schemas, registered profiles, shortened descriptions. Pure values.
 
-The phases are those of the schema-compression document. Targets belong to its example (`demo/targets.py`): only who
-reports on that gives them.
+The phases are those of the schema-compression document. Targets belong to its example, so only a report on that gives
+them. The measurements of single tools are for `report --json` alone, because counting every part again takes a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -15,10 +15,14 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
+from mcp_optimizer.compression.short_descriptions import Level
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.metrics.reduction import percent_saved
-from mcp_optimizer.profiles.tiers import Tier
+from mcp_optimizer.profiles.lists import ToolLists
+from mcp_optimizer.profiles.tiers import ProfileName, Tier
 from mcp_optimizer.token_counter import TokenCounter
 
 
@@ -135,3 +139,25 @@ def phase_metrics(
         "descriptions": descriptions,
     }
     return [PhaseMetrics.of(name, reduction, targets.get(name)) for name, reduction in reductions.items()]
+
+
+def measurements(
+    snapshot: Snapshot, forms: ToolForms, lists: ToolLists, selected: ProfileName, counter: TokenCounter
+) -> tuple[TokenMeasurement, ...]:
+    """Every tool before and after phase 1; after phases 2 and 3 those that the profile registers. Largest first."""
+    registered = set(lists.profiles().by_name[selected].tools)
+
+    def of(tool: CatalogTool) -> Iterator[TokenMeasurement]:
+        whole = tool.definition
+        yield measure_tool_tokens(whole, counter, "baseline")
+        # Phase 1 is about the schema; what becomes of the description is phase 3.
+        compressed = forms.form(tool, Detail.SCHEMA).definition.model_copy(update={"description": whole.description})
+        full = measure_tool_tokens(compressed, counter, "phase1")
+        yield full
+        if tool.name in registered:
+            brief = measure_tool_tokens(lists.definition(tool.name, Level.WORDS), counter, "phase3")
+            yield full.model_copy(update={"phase": "phase2"})
+            yield brief if brief.total_tokens <= full.total_tokens else full.model_copy(update={"phase": "phase3"})
+
+    tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
+    return tuple(row for tool in tools for row in of(tool))

@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: counted as events happen, read on request.
+"""Metrics for Prometheus: events are counted as they happen; state and load are read on request.
 
 Labels are bounded: kinds and outcomes are ours, and servers are those of the server file. No client, tool or
-conversation is ever a label.
+conversation is ever a label. The load of the process is what autoscaling needs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import operator
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -23,6 +24,65 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.savings import Assumptions, RunningSavings
 from mcp_optimizer.metrics.weights import by_server, total, weights
+
+
+@dataclass(frozen=True)
+class ProcessLoad:
+    """What is looked at."""
+
+    requests: int
+    """MCP requests over HTTP in progress."""
+    calls: int
+    """Calls that servers work on."""
+    waiting: int
+    """Calls that wait for a place at their server."""
+    sessions: int
+    """Open sessions of legacy clients."""
+    loop_lag: float
+    """Seconds that the event loop was late, at most, in the last 15 seconds."""
+    is_ready: bool
+
+
+@dataclass(frozen=True)
+class GatewayName:
+    """Which of several gateways this is."""
+
+    host: str
+    pid: int
+    worker: str
+    """Such as 2/3 of `serve --workers`; empty if it is alone."""
+    version: str
+
+    @property
+    def shown(self) -> str:
+        """For people: the machine, the process, and the worker, if there are several."""
+        return f"{self.host}, process {self.pid}" + (f", worker {self.worker}" if self.worker else "")
+
+
+class LoadGauges(Collector):
+    """Gauges for autoscaling."""
+
+    def __init__(self, load: Callable[[], ProcessLoad], name: GatewayName) -> None:
+        self._load = load
+        self._name = name
+
+    def collect(self) -> Iterator[Metric]:
+        load, name = self._load(), self._name
+        info = GaugeMetricFamily(
+            "mcp_optimizer_gateway", "1, with which gateway this is.", labels=["host", "pid", "worker", "version"]
+        )
+        info.add_metric([name.host, str(name.pid), name.worker, name.version], 1)
+        yield info
+        for metric, text, value in (
+            ("requests_in_flight", "MCP requests over HTTP in progress.", load.requests),
+            ("calls_in_flight", "Calls that servers work on.", load.calls),
+            ("calls_waiting", "Calls that wait for a place at their server.", load.waiting),
+            ("sessions", "Open sessions of legacy clients.", load.sessions),
+            ("loop_lag_seconds", "The latest that the event loop was in the last 15 s.", load.loop_lag),
+            ("ready", "1 if /ready returns 200.", float(load.is_ready)),
+        ):
+            yield GaugeMetricFamily(f"mcp_optimizer_{metric}", text, value)
+
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _MOST_SESSIONS = 10_000

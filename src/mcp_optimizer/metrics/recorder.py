@@ -1,7 +1,7 @@
 """Records events: queues them and writes them in batches in the background. Never fails or delays a call.
 
 Called by the code that replies to clients. A database that is locked, full or missing costs only history; lost events
-are counted.
+are counted. Listeners hear every event; the log is one of them, at level `info`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DAY = 86_400.0
 _LISTENER_BACKLOG = 200
 
 
-class Store(Protocol):
+class EventWriter(Protocol):
     """Where events are stored; raises a CatalogError if it cannot store them."""
 
     async def write(self, events: Sequence[Event]) -> None: ...
@@ -48,7 +48,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: Callable[[], Awaitable[Store | None]],
+        store: Callable[[], Awaitable[EventWriter | None]],
         retention_days: float = 90.0,
         capacity: int = _CAPACITY,
         interval: float = _INTERVAL,
@@ -144,7 +144,7 @@ class Recorder:
             await asyncio.wait_for(self._ending.wait(), seconds)
         return self._ending.is_set()
 
-    async def _write_waiting(self, store: Store) -> bool:
+    async def _write_waiting(self, store: EventWriter) -> bool:
         # Not what arrives meanwhile, unless it is the last time: as long as calls go on, each would become a
         # transaction of its own.
         waiting = len(self._queue)
@@ -174,8 +174,39 @@ class Recorder:
             return False
         return True
 
-    async def _forget_old(self, store: Store) -> None:
+    async def _forget_old(self, store: EventWriter) -> None:
         now = time.time()
         if now - self._forgot_at > _FORGET_INTERVAL:
             self._forgot_at = now
             await store.forget(now - self._retention)
+
+
+event_logger = logging.getLogger("mcp_optimizer.events")
+
+
+def log_event(event: Event) -> None:
+    """One line per event; programs find its parts as fields."""
+    fields = {
+        "event": event.kind.value,
+        "session": event.session,
+        "caller": event.caller,
+        "client": event.client,
+        "server": event.server,
+        "tool": event.tool,
+        "tokens": event.tokens,
+        "full_tokens": event.full_tokens,
+        "milliseconds": round(event.milliseconds, 3),
+        "cached": event.cached,
+        "truncated": event.truncated,
+        "outcome": event.outcome.value,
+    }
+    which = " ".join(name for name in (event.server, event.tool) if name)
+    event_logger.info(
+        "%s %s%s, %d tokens, %.0f ms",
+        event.kind.value,
+        f"{which}: " if which else "",
+        event.outcome.value,
+        event.tokens,
+        event.milliseconds,
+        extra={"fields": fields},
+    )

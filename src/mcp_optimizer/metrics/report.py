@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.forms import ToolForms
-from mcp_optimizer.metrics.advice import advice
+from mcp_optimizer.catalog.tool_forms import ToolForms
+from mcp_optimizer.metrics.advice import ListingCosts, advice, troubles
 from mcp_optimizer.metrics.phases import (
     NO_TARGETS,
     MeasurementPhase,
@@ -24,10 +24,8 @@ from mcp_optimizer.metrics.phases import (
     tier_metrics,
 )
 from mcp_optimizer.metrics.reduction import Reduction
-from mcp_optimizer.metrics.sizes import Sizes, sizes
-from mcp_optimizer.metrics.troubles import troubles
+from mcp_optimizer.metrics.tool_sizes import Sizes, sizes
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.metrics.verdict import ListingCosts
 from mcp_optimizer.metrics.weights import Weight, weights
 from mcp_optimizer.profiles.lists import PhaseTokens, ToolLists
 from mcp_optimizer.profiles.selection import LoadStrategy, strategy_of

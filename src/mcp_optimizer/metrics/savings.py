@@ -16,18 +16,21 @@ Both are then priced in two ways: every token at the full price each time it is 
 cache, where what the last request already held is read at a fraction of the price. A `tools/list` that changes in
 the middle of a conversation makes the provider read everything anew; that counts in both.
 
-`Conversations` alone decides where a conversation ends, and `Conversation` alone what it saved. Reports and pages go
-through a whole history (`conversations`), Prometheus adds up events as they happen (`RunningSavings`).
+`Conversations` decides where a conversation ends, and `Conversation` alone what it saved. Reports and pages go
+through a whole history (`conversations`), Prometheus adds up events as they happen (`RunningSavings`). A database may
+hold events of several server files, and of servers that a file no longer has; `own_history` leaves these out before
+anything is summed up.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.reduction import Reduction
 
 _CALLING = frozenset({EventKind.CALL, EventKind.SCRIPT})
@@ -297,3 +300,86 @@ def together(found: Iterable[Conversation]) -> Savings:
 def savings(events: Iterable[Event], assumptions: Assumptions = Assumptions()) -> Savings:  # noqa: B008 - frozen
     """What all conversations of a history saved."""
     return together(conversations(events, assumptions))
+
+
+@dataclass(frozen=True)
+class OwnHistory:
+    """The events about the servers at hand, and how many were about others."""
+
+    events: list[Event]
+    others: int
+
+
+def own_history(events: Iterable[Event], configuration: str, servers: Collection[str]) -> OwnHistory:
+    """The conversations of a configuration in which no server is used that it does not have any more.
+
+    Whole conversations, because part of one says nothing about what it cost. Those from before configurations were
+    recorded count if they name servers at hand, and only those.
+    """
+    own: list[Event] = []
+    others = 0
+    for told in _by_configuration(events):
+        named = {server for event in told for server in _servers_named(event)}
+        is_ours = told[0].configuration == configuration or (not told[0].configuration and bool(named))
+        if is_ours and named <= set(servers):
+            own += told
+        else:
+            others += len(told)
+    return OwnHistory(sorted(own, key=lambda event: event.at), others)
+
+
+def _by_configuration(events: Iterable[Event]) -> Iterator[list[Event]]:
+    open_ones: dict[tuple[str, str], list[Event]] = {}
+    for event in sorted(events, key=lambda event: event.at):
+        key = (event.configuration, event.session)
+        told = open_ones.get(key)
+        if told is not None and event.at - told[-1].at > SILENCE:
+            yield told
+            told = None
+        if told is None:
+            told = open_ones[key] = []
+        told.append(event)
+    yield from open_ones.values()
+
+
+def _servers_named(event: Event) -> Iterator[str]:
+    if event.server:
+        yield event.server
+    yield from (server for server, _ in event.found)
+
+
+_SAMPLE = 1_000
+"""Tokens that are priced: few, so the first of tiered prices applies."""
+
+
+def prices_of(model: str) -> Prices:
+    """The prices of a model by its name, or `provider:model` if several providers sell it."""
+    # Takes half a second to load, so only on request.
+    from genai_prices import Usage, calc_price
+
+    provider, separator, name = model.partition(":")
+    usages = (
+        Usage(input_tokens=_SAMPLE),
+        Usage(input_tokens=_SAMPLE, cache_read_tokens=_SAMPLE),
+        Usage(input_tokens=_SAMPLE, cache_write_tokens=_SAMPLE),
+    )
+    try:
+        plain, read, write = (
+            calc_price(usage, name if separator else model, provider_id=provider if separator else None)
+            for usage in usages
+        )
+    except LookupError as error:
+        raise ConfigurationError(
+            f"No known price for the model {model!r}. Use its provider's name for it, such as claude-sonnet-4-5, "
+            "gpt-5 or google:gemini-2.5-pro."
+        ) from error
+    scale = 1_000_000 / _SAMPLE
+    full = float(plain.input_price) * scale
+    return Prices(
+        model=plain.model.id,
+        currency="USD",
+        input=full,
+        cache_read=float(read.input_price) * scale,
+        # Providers that cache automatically charge nothing extra for new tokens.
+        cache_write=float(write.input_price) * scale or full,
+    )

@@ -14,8 +14,7 @@ from typing import Literal
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.errors import listed
-from mcp_optimizer.metrics.advice import advice
-from mcp_optimizer.metrics.grouping import grouped, tool_key
+from mcp_optimizer.metrics.advice import ListingCosts, SavingsVerdict, advice, grouped, tool_key, verdict
 from mcp_optimizer.metrics.reduction import Reduction
 from mcp_optimizer.metrics.savings import (
     PLAIN_PRICES,
@@ -26,7 +25,6 @@ from mcp_optimizer.metrics.savings import (
     conversations,
     together,
 )
-from mcp_optimizer.metrics.verdict import ListingCosts, SavingsVerdict, verdict
 from mcp_optimizer.metrics.weights import UncalledTools, Weight, never_called, sent_total
 from mcp_optimizer.runtime.terminal_text import counted
 

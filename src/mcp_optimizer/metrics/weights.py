@@ -1,4 +1,4 @@
-"""What the tools of a catalog cost, and which of them nobody called. Pure; read by reports, advice and pages."""
+"""What the tools of a catalog cost, and which of them were never called. Pure; read by reports, advice and pages."""
 
 from __future__ import annotations
 

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
-from mcp_optimizer.catalog.forms import Form, ToolForms
+from mcp_optimizer.catalog.tool_forms import Form, ToolForms
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written
-from mcp_optimizer.compression.documentation import concise
 from mcp_optimizer.compression.five_words import five_words
+from mcp_optimizer.compression.short_descriptions import Level, ShortDescription, better_written, concise
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.resolving import called
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, DEFAULT_CONCISE, LoadStrategy, Profiles, ToolProfile
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, rank
 from mcp_optimizer.profiles.tool_schema import (

@@ -13,19 +13,19 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog
-from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.compression.short_descriptions import Level
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.profiles.lists import Presentation, Registered, ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
-from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.runtime.deferred_work import ForegroundGate
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with everything else.
-    from mcp_optimizer.db.forms import StoredForms
+    from mcp_optimizer.db.definition_forms import StoredForms
 
 logger = logging.getLogger(__name__)
 
@@ -59,13 +59,13 @@ class ListRefresher:
         forms: ToolForms,
         opened: OpenedForms,
         written: WrittenDescriptions,
-        pace: ForegroundFirst | None = None,
+        pace: ForegroundGate | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_change`: told when a list that somebody has is no longer what they would get."""
         self._on_change = on_change
         self._promoted: list[Callable[[str], None]] = []
-        self._pace = pace or ForegroundFirst()
+        self._pace = pace or ForegroundGate()
         self._catalog = catalog
         self._lists = lists
         self._forms = forms

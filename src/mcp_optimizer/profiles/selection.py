@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.compression.short_descriptions import Level
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason, Tier
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.terminal_text import counted

@@ -1,6 +1,6 @@
-"""Says what is behind the gateway, so that a model, and a client's own search for tools, know when to look here.
+"""Describes what is behind the gateway, so that a model, and a client's own search for tools, know when to look here.
 
-A line of server names, each with what it is for: what the user's server file says, else words that the names of its
+A line of server names, each with its purpose: the words of the user's server file, else words that the names of its
 tools have in common. Nothing else that a server says gets in, and nothing that a caller may not use. The line of the
 gateway's own user is kept between starts (`serving/signpost_file.py`) and stays the same as long as the servers do,
 because a prompt cache ends where a definition changes, and some clients refuse to call a tool that has changed.

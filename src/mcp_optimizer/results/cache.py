@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mcp_optimizer.domain.announcements import News
-from mcp_optimizer.largejson.written import Written
+from mcp_optimizer.domain.gateways import ChangeKind
+from mcp_optimizer.largejson.compact_json import Written
 
 Result = dict[str, Any]
 
@@ -26,7 +26,7 @@ class Others(Protocol):
 
     def is_current(self) -> bool: ...
 
-    async def announce(self, news: News, *names: str) -> None: ...
+    async def announce(self, news: ChangeKind, *names: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class ResultCache:
         """Something was written to a server: nobody may be served what was read before, here or elsewhere."""
         self.clear(server)
         if self._others is not None:
-            await self._others.announce(News.WRITTEN, server)
+            await self._others.announce(ChangeKind.WRITTEN, server)
 
     async def once(self, key: CacheKey, ask: Callable[[], Awaitable[Result]]) -> tuple[Result, bool, bool]:
         """The result, whether it was shared with another call, and whether it may be cached."""

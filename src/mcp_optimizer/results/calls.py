@@ -9,10 +9,9 @@ from typing import Any
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.domain.tools import shape_key
-from mcp_optimizer.results.asked_limits import AskedLimits, asked_of
 from mcp_optimizer.results.cache import CacheKey
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.tool_limits import Extent, ShownRows, extent_of
+from mcp_optimizer.results.tool_limits import AskedLimits, Extent, ShownRows, asked_of, extent_of
 from mcp_optimizer.runtime.lazy import lazy
 
 

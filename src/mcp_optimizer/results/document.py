@@ -13,10 +13,19 @@ from typing import Any
 
 from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.largejson.spans import first_filled
-from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
-from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, decoded, encoded, json_value
-from mcp_optimizer.results.room import Room
+from mcp_optimizer.results.fitting import Room
+from mcp_optimizer.results.item_layout import (
+    Cut,
+    Fits,
+    ItemLayout,
+    cut_json,
+    cut_text,
+    json_rows,
+    records,
+    text_lines,
+    trunk,
+)
+from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Text, decoded, encoded, json_value
 from mcp_optimizer.results.rows import Path, columns_of, find_table, find_text_table, first_rows
 from mcp_optimizer.results.tool_limits import objects_in
 from mcp_optimizer.runtime.lazy import lazy
@@ -32,7 +41,7 @@ _OUTER, _ENDS, _SMALL = 3, 32, 2_000
 class _Division:
     """How a text is divided."""
 
-    layout: Layout
+    layout: ItemLayout
     is_json: bool
     row_count: int | None = None
     column_count: int | None = None
@@ -60,7 +69,7 @@ class ResultDocument:
         return _text(data)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ItemLayout:
         return self._division.layout
 
     @property
@@ -126,18 +135,18 @@ def _large_json(data: bytes) -> _Division | None:
     # The innermost container whose first elements look like rows.
     for layout in layouts:
         if layout.unit == "items" and (columns := _first_columns(layout)) is not None:
-            rows = Layout(data, "rows", *_spans(layout))
+            rows = ItemLayout(data, "rows", *_spans(layout))
             return _Division(rows, True, layout.count, columns, objects=_small_objects(layouts))
     return _Division(layouts[0], True, objects=_small_objects(layouts))
 
 
-def _small_objects(layouts: Sequence[Layout]) -> tuple[Mapping[str, Any], ...]:
+def _small_objects(layouts: Sequence[ItemLayout]) -> tuple[Mapping[str, Any], ...]:
     """The outer objects of a large text with their small values: what may say whether there are more rows."""
     outer = [layout for layout in layouts[::-1] if layout.in_object][:_OUTER]
     return tuple(each for layout in outer for each in objects_in(_small_values(layout)))
 
 
-def _small_values(layout: Layout) -> dict[str, Any]:
+def _small_values(layout: ItemLayout) -> dict[str, Any]:
     values: dict[str, Any] = {}
     last = max(layout.count - _ENDS, _ENDS)
     for number in (*range(min(_ENDS, layout.count)), *range(last, layout.count)):
@@ -148,11 +157,11 @@ def _small_values(layout: Layout) -> dict[str, Any]:
     return values
 
 
-def _spans(layout: Layout) -> tuple[Any, Any, int]:
+def _spans(layout: ItemLayout) -> tuple[Any, Any, int]:
     return layout.starts, layout.ends, layout.tail
 
 
-def _first_columns(layout: Layout) -> int | None:
+def _first_columns(layout: ItemLayout) -> int | None:
     spans = zip(layout.starts[:_FIRST_ROWS].tolist(), layout.ends[:_FIRST_ROWS].tolist(), strict=True)
     try:
         return columns_of([json.loads(layout.data[start:end]) for start, end in spans])

@@ -16,9 +16,9 @@ from enum import StrEnum
 from functools import cache
 
 from mcp_optimizer.largejson.raw import LargeText
+from mcp_optimizer.results.fitting import Count
 from mcp_optimizer.results.metadata import TokenInfo
-from mcp_optimizer.results.reading import Reading, Text, size_of
-from mcp_optimizer.results.room import Count
+from mcp_optimizer.results.result_texts import Reading, Text, size_of
 from mcp_optimizer.token_counter import TokenCounter
 
 

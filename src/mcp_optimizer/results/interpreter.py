@@ -1,18 +1,75 @@
-"""Evaluates JMESPath within a budget of steps and of text that functions produce.
+"""Evaluates JMESPath within a budget of steps and of text that functions produce, and finds misused functions.
 
 jmespath itself lets an expression of 170 characters use all memory, because its output may contain the same value many
-times. Called by `projection` with a parsed expression; knows nothing of results.
+times, and it reports a misused function only when the expression is applied: too late for a call that changed
+something. Imported by `projection` when the first expression is compiled, because it loads jmespath.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from jmespath.functions import Functions, signature
 from jmespath.visitor import Options, TreeInterpreter
 
-from mcp_optimizer.results.grouping import counts, grouped, sums
+_HASHED = 64
+"""Characters of a key that are looked up in about one step, and bits of a number that are written in one."""
+
+
+def grouped(
+    elements: Sequence[Any], key_of: Callable[[Any], Any], spend: Callable[[int], None], function: str
+) -> dict[str, list[Any]]:
+    """The elements by the text of their key, in the order of their first element.
+
+    The number 1 and the text "1" are different keys: where both are there, the one that is no text is put in brackets.
+    """
+    groups: dict[tuple[str, bool], list[Any]] = {}
+    for element in elements:
+        key = key_of(element)
+        groups.setdefault((_text_of(key, spend, function), isinstance(key, str)), []).append(element)
+    return {
+        text if is_text or (text, True) not in groups else f"({text})": found
+        for (text, is_text), found in groups.items()
+    }
+
+
+def counts(groups: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+    """How many elements each group has, largest first."""
+    return _largest_first({key: len(elements) for key, elements in groups.items()})
+
+
+def sums(groups: Mapping[str, Sequence[Any]], amount_of: Callable[[Any], Any]) -> dict[str, float]:
+    """What the amounts in each group add up to, largest first; a null adds nothing."""
+    found: dict[str, float] = {}
+    for key, elements in groups.items():
+        amounts = [amount for element in elements if (amount := amount_of(element)) is not None]
+        found[key] = math.fsum(amounts) if any(isinstance(amount, float) for amount in amounts) else sum(amounts)
+    return _largest_first(found)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _largest_first(found: Mapping[str, _Number]) -> dict[str, _Number]:
+    return dict(sorted(found.items(), key=lambda entry: entry[1], reverse=True))
+
+
+def _text_of(key: Any, spend: Callable[[int], None], function: str) -> str:
+    """A key as text, because keys of JSON objects are texts."""
+    if isinstance(key, str):
+        spend(len(key) // _HASHED)
+        return key
+    if isinstance(key, int):
+        spend(key.bit_length() // _HASHED)
+    elif isinstance(key, list | dict):
+        kind = "lists" if isinstance(key, list) else "objects"
+        raise ValueError(f"{function}() cannot group by {kind}, only by texts, numbers, booleans or null")
+    return json.dumps(key)
+
 
 _COMPARED = 256
 """Characters of two texts that are compared in about one step."""
@@ -283,3 +340,53 @@ def json_size(value: Any, spend: Callable[[int], None]) -> int:
         raise TypeError("an expression that begins with & is not a value")
 
     return size(value)
+
+
+_LONGEST = 40
+
+_MEANT = {
+    "average": "avg",
+    "count": "length",
+    "distinct": "count_by",
+    "len": "length",
+    "mean": "avg",
+    "size": "length",
+    "str": "to_string",
+    "unique": "count_by",
+}
+"""Functions of other languages that are not spelled like ours."""
+
+
+def misused_functions(node: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the functions of an expression."""
+    if node["type"] == "function_expression":
+        known = SelectFunctions.FUNCTION_TABLE.get(node["value"])
+        yield from [_unknown(node["value"])] if known is None else _misused(node, known["signature"])
+    for child in node["children"]:
+        # The children of a slice are numbers.
+        if isinstance(child, dict):
+            yield from misused_functions(child)
+
+
+def _unknown(name: str) -> str:
+    name = name[:_LONGEST]
+    meant = dict.fromkeys([_MEANT[name.lower()]] if name.lower() in _MEANT else [])
+    meant |= dict.fromkeys(get_close_matches(name.lower(), SelectFunctions.FUNCTION_TABLE, n=2, cutoff=0.7))
+    there_are = " and ".join(f"{one}()" for one in list(meant)[:2])
+    known = f"; {there_are} {'exist' if len(meant) > 1 else 'exists'}" if meant else ""
+    return f"there is no function {name}(){known}"
+
+
+def _misused(node: Mapping[str, Any], signature: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
+    name, given = node["value"], node["children"]
+    wanted, is_open = len(signature), any(one.get("variadic") for one in signature)
+    if len(given) < wanted or (len(given) > wanted and not is_open):
+        arguments = "argument" if wanted == 1 and not is_open else "arguments"
+        yield f"{name}() takes {wanted}{' or more' if is_open else ''} {arguments}, not {len(given)}"
+        return
+    for number, (kinds, argument) in enumerate(zip(signature, given, strict=False), start=1):
+        if kinds["types"] == ["expref"] and argument["type"] != "expref":
+            yield f"argument {number} of {name}() must begin with &, as in {_USES.get(name, f'{name}(items, &key)')}"
+
+
+_USES = {"map": "map(&key, items)", "sum_by": "sum_by(items, &key, &amount)"}

@@ -1,6 +1,6 @@
-"""The metadata of a result in `_meta`: its cost, duration and amount of data.
+"""The metadata of a result in `_meta`: its cost, duration and amount of data, and the price of tokens. Values.
 
-Values. A part that does not apply is omitted on the wire, never null.
+A part that does not apply is omitted on the wire, never null. Where prices come from is not known here.
 """
 
 from __future__ import annotations
@@ -147,3 +147,18 @@ def with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]
     """The result with one more field in its `_meta`."""
     meta = result.get("_meta")
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), key: value}}
+
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Price:
+    """The price of a million input tokens of a model."""
+
+    model: str
+    currency: str
+    per_million: float
+
+    def of(self, tokens: int) -> CostInfo:
+        return CostInfo(self.model, self.currency, round(tokens * self.per_million / _MILLION, 8))

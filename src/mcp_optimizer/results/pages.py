@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from mcp_optimizer.domain.kept_results import Chunk
 from mcp_optimizer.largejson.spans import Positions, whole_characters
-from mcp_optimizer.results.cut import at_word_end, most
 from mcp_optimizer.results.document import ResultDocument
+from mcp_optimizer.results.item_layout import at_word_end, most
 from mcp_optimizer.runtime.lazy_numpy import np
 
 _CHUNK = 256 * 1024

@@ -22,32 +22,44 @@ from mcp_optimizer.results.cache import ResultCache
 from mcp_optimizer.results.calls import OF_NO_TOOL, Call
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.examples import example
-from mcp_optimizer.results.limit_values import Limited, ResultLimits
-from mcp_optimizer.results.limits import around_of, is_parsed, limited, whole_pieces
+from mcp_optimizer.results.fitting import PartwiseCount
+from mcp_optimizer.results.limits import (
+    LimitedResult,
+    ResultLimits,
+    around_of,
+    is_parsed,
+    limited,
+    only_line,
+    whole_pieces,
+)
 from mcp_optimizer.results.metadata import (
     NOT_COUNTED,
     PerformanceInfo,
+    Price,
     ResponseMetadata,
     TokenInfo,
     of_a_tool,
     with_meta,
     with_metadata,
 )
-from mcp_optimizer.results.notices import and_told, notice_block
-from mcp_optimizer.results.options import ResultOptions, Treatment
+from mcp_optimizer.results.notices import (
+    NOT_WORTH_KEEPING,
+    SELECTED_ROOM,
+    SENT_WHOLE,
+    Selection,
+    and_told,
+    not_selected,
+    notice_block,
+)
 from mcp_optimizer.results.pages import Pieces
-from mcp_optimizer.results.price import Price
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import ResultReader, told
-from mcp_optimizer.results.reading import NO_JSON, Reading, marked_as_repeated
-from mcp_optimizer.results.room import PartwiseCount
+from mcp_optimizer.results.result_options import ResultOptions, Treatment
+from mcp_optimizer.results.result_store import ResultStore, new_result_id
+from mcp_optimizer.results.result_texts import NO_JSON, Reading, example, marked_as_repeated
 from mcp_optimizer.results.selecting import Selecting, selectable
-from mcp_optimizer.results.selection import NOT_WORTH_KEEPING, SELECTED_ROOM, SENT_WHOLE, Selection, not_selected
-from mcp_optimizer.results.short_lines import only_line
-from mcp_optimizer.results.store import ResultStore, new_result_id
 from mcp_optimizer.results.tool_limits import Extent, with_extent
-from mcp_optimizer.runtime.afterwards import Afterwards
+from mcp_optimizer.runtime.deferred_work import Afterwards
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT_META_KEY = "mcp-optimizer/result"
@@ -75,7 +87,7 @@ Learn = Callable[[str, Callable[[], Any]], None]
 class _Done:
     """A result within its limits, and its cost, cut and complete."""
 
-    limited: Limited
+    limited: LimitedResult
     result_id: str
     tokens: TokenInfo
     full_tokens: int

@@ -1,23 +1,54 @@
 """Selects a part of a result with a JMESPath expression, within limits. Pure.
 
 Length, depth and functions of the expression are checked before anything is called. Its steps depend on the result and
-are counted while it is applied.
+are counted while it is applied. `reaching` finds the parts of an expression whose values reach its output whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.results.outline import outlines
-from mcp_optimizer.results.reaching import Node, reaching
-from mcp_optimizer.results.reading import compact
-from mcp_optimizer.results.selection import CANNOT_BE_APPLIED, Selection, Unmatched
+from mcp_optimizer.results.key_outline import outlines
+from mcp_optimizer.results.notices import CANNOT_BE_APPLIED, Selection, Unmatched
+from mcp_optimizer.results.result_texts import compact
 
 if TYPE_CHECKING:
     from mcp_optimizer.results.interpreter import Interpreter
+
+Node = Mapping[str, Any]
+
+_LAST = frozenset({"subexpression", "index_expression", "pipe", "projection", "value_projection"})
+_EACH = frozenset({"multi_select_list", "multi_select_dict", "key_val_pair"})
+_SUMMARIES = frozenset(
+    {"avg", "count_by", "group_by", "join", "length", "max", "min", "reverse", "sort", "sort_by", "sum", "sum_by"}
+)
+"""Functions whose output depends on every element of their first argument, or, for join, of its second."""
+
+
+def reaching(node: Node) -> Iterator[Node]:
+    """The node and the nodes inside it whose every value becomes part of the output.
+
+    Not what only decides (a condition, one side of `||`) and not what is narrowed further (`list | [0]`).
+    """
+    yield node
+    kind, children = node["type"], node["children"]
+    if kind in _LAST:
+        within = [children[-1]]
+    elif kind in _EACH:
+        within = children
+    elif kind == "filter_projection":
+        # The list, what is made of each element, the condition.
+        within = [children[1]]
+    elif kind == "function_expression" and node["value"] in _SUMMARIES:
+        within = [child for child in children if child["type"] != "expref"]
+    else:
+        within = []
+    for child in within:
+        if isinstance(child, dict):
+            yield from reaching(child)
 
 
 class TooMuch(InvalidRequest):
@@ -32,7 +63,7 @@ class Projection:
         import jmespath
         from jmespath.exceptions import JMESPathError
 
-        from mcp_optimizer.results.misused import misused_functions
+        from mcp_optimizer.results.interpreter import misused_functions
 
         # Infinity or a number of a thousand digits makes some functions raise OverflowError.
         self._errors: tuple[type[Exception], ...] = (JMESPathError, ValueError, TypeError, OverflowError)

@@ -12,16 +12,15 @@ from typing import Any
 
 from mcp_optimizer.domain.kept_results import KeptResult
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.results.cut import most
-from mcp_optimizer.results.limit_values import NOTICE_ROOM, PAGE_TOKENS
-from mcp_optimizer.results.measure import Measure
-from mcp_optimizer.results.notices import Notice, notice_block
+from mcp_optimizer.results.fitting import Measure
+from mcp_optimizer.results.item_layout import most
+from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS
+from mcp_optimizer.results.notices import Notice, Selection, notice_block
 from mcp_optimizer.results.pages import joined, page
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, decoded, json_value
+from mcp_optimizer.results.result_store import ResultStore
+from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Text, decoded, json_value
 from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
-from mcp_optimizer.results.selection import Selection
-from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.results.tool_limits import CUT, Extent
 
 PAGE_META_KEY = "mcp-optimizer/page"

@@ -16,12 +16,12 @@ from contextlib import suppress
 from typing import Any
 
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.largejson.compact_json import parsed
 from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson
-from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.results.notices import Selection
 from mcp_optimizer.results.projection import Projection, TooMuch
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading
-from mcp_optimizer.results.selection import Selection
+from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Reading
 
 MOST_SELECTED = 64_000_000
 """Maximum bytes of JSON for `select`."""

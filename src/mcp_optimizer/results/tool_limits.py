@@ -1,19 +1,220 @@
-"""What a tool's own limit cut from its result: what the result says of it, or whether it has as many rows as allowed.
+"""The limits that a tool sets itself: what calls and schemas call them, and what results say of rows left out.
 
-Pure, and looks only at keys by name: no part of a result is parsed or gone through for this. Servers may write
-any value anywhere.
+Pure. Models write arguments, servers write schemas and results, so any value may stand anywhere. Only keys are looked
+at: no part of a result is parsed or searched for this. The parameter names are those of 10,638 tools of 433 real
+servers.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from mcp_optimizer.results.asked_limits import AskedLimits, number_of_rows
-from mcp_optimizer.results.limit_names import HOLDERS, PAGES, SAYING, Kind
+from mcp_optimizer.domain.json_schema import named, properties_of, reference_of
 from mcp_optimizer.results.metadata import DataInfo
+
+
+class Kind(Enum):
+    """What a key in a result says."""
+
+    MORE = auto()
+    """True: there is more; false: there is not."""
+    END = auto()
+    """The other way round."""
+    NEXT = auto()
+    """Where to read on; empty: there is no more."""
+    TOTAL = auto()
+    """How many rows there are."""
+    AMOUNT = auto()
+    """The same, or a sum of money: only beside signs of pages it is surely a number of rows."""
+    UNSURE = auto()
+    """Where to read on, or where this begins."""
+
+
+def spelled(names: Iterable[str]) -> frozenset[str]:
+    """Names as they are spelled: `has more` is has_more, has-more, hasMore, HasMore, hasmore."""
+    found = set()
+    for name in names:
+        first, *rest = words = name.split()
+        titled = "".join(word[:1].upper() + word[1:] for word in words)
+        found |= {"_".join(words), "-".join(words), "".join(words), titled}
+        found.add(first + "".join(word[:1].upper() + word[1:] for word in rest))
+    return frozenset(found)
+
+
+_SAYING = {
+    Kind.MORE: (
+        *("truncated", "is truncated", "was truncated", "results truncated", "output truncated", "limit reached"),
+        *("has more", "has more results", "has more items", "has next", "has next page", "more", "more available"),
+        *("more results", "is partial", "exceeded transfer limit"),
+    ),
+    Kind.END: ("is last", "is last page", "last page", "is complete", "is end"),
+    Kind.NEXT: (
+        *("next", "next cursor", "next page", "next page token", "next page cursor", "next token", "next offset"),
+        *("next link", "next url", "next page url", "next marker", "next start", "next start at", "next start at id"),
+        *("continuation token", "continue token", "last evaluated key", "@odata.next link", "odata.next link"),
+    ),
+    Kind.TOTAL: (
+        *("total count", "total results", "total items", "total records", "total rows", "total hits", "total matches"),
+        *("total found", "total elements", "total entries", "total available", "total documents", "total issues"),
+        *("count total", "num found", "records total", "result count total", "@odata.count"),
+    ),
+    Kind.AMOUNT: ("total",),
+    Kind.UNSURE: ("cursor",),
+}
+SAYING: Mapping[str, Kind] = {key: kind for kind, names in _SAYING.items() for key in spelled(names)}
+"""Keys of a result that say whether there is more."""
+
+HOLDERS: Mapping[str, None] = dict.fromkeys(
+    spelled(
+        (
+            *("pagination", "paging", "page info", "page", "meta", "metadata", "response metadata", "links", "_links"),
+            *("_meta", "data", "result", "results", "response"),
+        )
+    )
+)
+"""Keys under which these may stand one level down."""
+
+PAGES: Mapping[str, None] = dict.fromkeys(
+    spelled(
+        (
+            *("page", "page number", "page size", "per page", "limit", "offset", "skip", "start at", "total pages"),
+            *("pages", "count", "max results", "page count", "next page"),
+        )
+    )
+)
+"""Keys beside a total that show that it is one of rows."""
+
+LIMITS: Mapping[str, None] = dict.fromkeys(
+    spelled(
+        (
+            *("limit", "page size", "max results", "top", "per page", "count", "max items", "pagelen", "max records"),
+            *("max count", "top k", "num results", "num", "max rows", "row limit", "max comments", "max events"),
+            *("max findings", "max entries", "max matches", "max hits", "max nodes", "max documents", "max messages"),
+            *("first", "take", "limit page length", "page limit", "result limit", "results limit", "row count"),
+            *("items per page", "results per page", "hits per page", "number of results", "page length", "$top"),
+        )
+    )
+)
+"""Parameters that limit the rows of a result."""
+
+OFFSETS: Mapping[str, None] = dict.fromkeys(spelled(("offset", "skip", "start at", "start index", "$skip")))
+NUMBERED: Mapping[str, None] = dict.fromkeys(spelled(("page", "page number", "page num", "page no")))
+CURSORS: Mapping[str, None] = dict.fromkeys(
+    spelled(
+        (
+            *("cursor", "page token", "next token", "next cursor", "next page token", "continuation token", "marker"),
+            *("starting after", "starting token", "max pages", "page cursor", "$skiptoken"),
+        )
+    )
+)
+"""Parameters that choose a part of the rows: what is returned need not be all, whatever the limit is."""
+
+WRAPPERS: Mapping[str, None] = dict.fromkeys(
+    ("params", "request", "query", "options", "pagination", "paging", "input", "args", "body")
+)
+"""Parameters that are objects, under which a tool may expect its limit."""
+
+
+_LONGEST_NUMBER = 9
+_NO_OBJECT: Mapping[str, Any] = {}
+_NUMBERS = frozenset({"integer", "number", "string"})
+
+
+class AskedLimits(NamedTuple):
+    """What a call says of limits: each parameter and its value, if known, and how many rows come before."""
+
+    limits: tuple[tuple[str, int | None], ...] = ()
+    before: int | None = 0
+    is_paged: bool = False
+    """Whether the tool returns parts of its rows."""
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.limits) or self.is_paged
+
+
+def asked_of(arguments: Any, schema: Any) -> AskedLimits:
+    """What a call says of limits, by its arguments in the tool's own shape and by the defaults in its schema."""
+    limits: list[tuple[str, int | None]] = []
+    before: int | None = 0
+    page: int | None = None
+    is_paged = False
+    for given, declared in _levels(arguments, schema):
+        if declared.keys().isdisjoint(_ASKING.keys()) and given.keys().isdisjoint(_ASKING.keys()):
+            continue
+        for name in sorted({*(given.keys() & _ASKING.keys()), *(declared.keys() & _ASKING.keys())}):
+            value, about = given.get(name), declared.get(name)
+            about = about if isinstance(about, dict) else _NO_OBJECT
+            value = about.get("default") if value is None else value
+            if name in LIMITS:
+                if _isnumber_of_rows(value, about):
+                    limits.append((name, number_of_rows(value)))
+                continue
+            is_paged = True
+            if name in OFFSETS and value is not None:
+                before = number_of_rows(value, least=0)
+            elif name in NUMBERED and value is not None:
+                is_from_0 = 0 in (about.get("minimum"), about.get("default"))
+                number = number_of_rows(value, least=0)
+                page = None if number is None else number - (not is_from_0)
+                before = None if page is None else before
+            elif name in CURSORS and name in given:
+                before = None
+    if page is not None and page > 0 and before == 0:
+        size = next((most for _, most in limits if most is not None), None)
+        before = None if size is None else page * size
+    return AskedLimits(tuple(limits), before, is_paged)
+
+
+_ASKING: Mapping[str, None] = {**LIMITS, **OFFSETS, **NUMBERED, **CURSORS}
+
+
+def _levels(arguments: Any, schema: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Arguments with the schemas of their properties: of the call, and of objects in which arguments may stand."""
+    given = arguments if isinstance(arguments, dict) else _NO_OBJECT
+    root = schema if isinstance(schema, dict) else _NO_OBJECT
+    declared = properties_of(root)
+    yield given, declared
+    if given.keys().isdisjoint(WRAPPERS.keys()) and declared.keys().isdisjoint(WRAPPERS.keys()):
+        return
+    for name in {*(given.keys() & WRAPPERS.keys()), *(declared.keys() & WRAPPERS.keys())}:
+        inner, about = given.get(name), _resolved(declared.get(name), root)
+        if isinstance(inner, dict) or properties_of(about):
+            yield inner if isinstance(inner, dict) else _NO_OBJECT, properties_of(about)
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema, or the definition that it names. Only one step, so that a circle ends."""
+    if not isinstance(schema, dict):
+        return _NO_OBJECT
+    if (place := reference_of(schema)) is None:
+        return schema
+    _, _, name = place.rpartition("/")
+    found = named(root, "$defs").get(name, named(root, "definitions").get(name))
+    return found if isinstance(found, dict) else schema
+
+
+def _isnumber_of_rows(value: Any, declared: Mapping[str, Any]) -> bool:
+    """Whether a parameter with the name of a limit can be one: `count` is sometimes a switch."""
+    if isinstance(value, bool | list | dict):
+        return False
+    kind = declared.get("type")
+    return kind in _NUMBERS if isinstance(kind, str) else True
+
+
+def number_of_rows(value: Any, least: int = 1) -> int | None:
+    """A number of rows; None if it is none."""
+    if isinstance(value, str) and len(value) <= _LONGEST_NUMBER and value.isascii() and value.isdecimal():
+        value = int(value)
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
+
 
 LINE_ROOM = 24
 """Tokens of the line about a tool's limit."""

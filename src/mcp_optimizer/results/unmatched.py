@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from mcp_optimizer.results.interpreter import Interpreter
-from mcp_optimizer.results.outline import outlines, written_key
-from mcp_optimizer.results.reaching import Node, reaching
-from mcp_optimizer.results.selection import Unmatched
+from mcp_optimizer.results.key_outline import outlines, written_key
+from mcp_optimizer.results.notices import Unmatched
+from mcp_optimizer.results.projection import Node, reaching
 
 _GROUPING = frozenset({"count_by", "group_by", "sum_by"})
 _TEXT = re.compile(r"[\w .:/-]{1,24}", re.ASCII)

@@ -1,26 +1,113 @@
 """The calls of tools in a script's syntax tree, and what is wrong with their arguments. Pure.
 
-Arguments that are written out are checked against the tool's own schema, as the gateway does it when the call is made,
-so that nothing is refused here that would have passed there.
+Arguments that are written out, or are names that are given a constant once, are checked against the tool's own schema,
+as the gateway does it when the call is made, so that nothing is refused here that would have passed there.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.compression.validation import SchemaCheck, parts
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.runtime.lazy import lazy
-from mcp_optimizer.scripts.argument_schemas import ArgumentSchemas
-from mcp_optimizer.scripts.constants import Constants
 from mcp_optimizer.scripts.names import Parameter, Toolbox, by_any_name, parameters_of, python_name
 from mcp_optimizer.scripts.problems import Problem, hint, problem, shown
 from mcp_optimizer.scripts.stubs import takes_only_named
 from mcp_optimizer.scripts.syntax import bound_names
+
+_MOST_SCHEMA_PARTS = 100_000
+"""Parts of schemas that arguments are compared with; each costs some microseconds."""
+
+_ENVELOPING = frozenset({"definitions", "$defs", "$schema"})
+
+
+class ArgumentSchemas:
+    """The schemas of single arguments, each made once for a script; after so many parts of them, no more are made."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[tuple[str, str], str], SchemaCheck | None] = {}
+        self._left = _MOST_SCHEMA_PARTS
+
+    def of(self, tool: CatalogTool, name: str) -> SchemaCheck | None:
+        if (tool.key, name) not in self._made:
+            self._made[tool.key, name] = self._make(tool.record.details.input_schema, name)
+        return self._made[tool.key, name]
+
+    def _make(self, schema: Mapping[str, Any], name: str) -> SchemaCheck | None:
+        around = {key: schema[key] for key in _ENVELOPING if key in schema}
+        of_one = {**around, "type": "object", "properties": {name: properties_of(schema).get(name, True)}}
+        self._left -= parts(of_one, self._left)
+        return SchemaCheck(of_one) if self._left > 0 else None
+
+
+_MOST_CONSTANT_NODES = 2_000
+_DEEPEST_CONSTANT = 8
+
+
+class Constants:
+    """The names of one script that are bound exactly once."""
+
+    def __init__(self, nodes: Iterable[ast.AST], bound: Iterable[str]) -> None:
+        found, times = list(nodes), Counter(bound)
+        self._parents = {child: node for node in found for child in ast.iter_child_nodes(node)}
+        self._values: dict[str, ast.expr] = {}
+        self._uses: dict[str, list[ast.Name]] = {}
+        for node in found:
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()):
+                    self._uses.setdefault(name, []).append(node)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if times[name] == 1:
+                    self._values[name] = value
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if times[name] == 1:
+                    self._values[name] = value
+
+    def resolved(self, node: ast.expr) -> ast.expr | None:
+        """An expression with names of unchanging constants replaced by what they stand for; None if it gets large."""
+        budget = [_MOST_CONSTANT_NODES]
+        found = self._resolved(node, 0, budget)
+        return found if budget[0] > 0 else None
+
+    def _resolved(self, node: ast.expr, depth: int, budget: list[int]) -> ast.expr:
+        budget[0] -= 1
+        if budget[0] <= 0 or depth > _DEEPEST_CONSTANT:
+            return node
+        match node:
+            case ast.Name(id=name) if (value := self._values.get(name)) is not None and self._is_constant(name, value):
+                return self._resolved(value, depth + 1, budget)
+            case ast.List(elts=parts):
+                return ast.List([self._resolved(part, depth + 1, budget) for part in parts], ast.Load())
+            case ast.Dict(keys=keys, values=values):
+                return ast.Dict(keys, [self._resolved(value, depth + 1, budget) for value in values])
+        return node
+
+    def _is_constant(self, name: str, value: ast.expr) -> bool:
+        """Whether nothing can change what the name stands for: it is immutable, or only read."""
+        if isinstance(value, ast.Constant | ast.UnaryOp):
+            return True
+        if not isinstance(value, ast.List | ast.Dict | ast.ListComp):
+            return False
+        return all(map(self._is_only_read, self._uses.get(name, ())))
+
+    def _is_only_read(self, use: ast.Name) -> bool:
+        parent = self._parents.get(use)
+        match parent:
+            case ast.keyword() | ast.For() | ast.comprehension() | ast.Dict() | ast.List():
+                return True
+            case ast.Subscript(ctx=ast.Load(), value=value):
+                # An element may be an object that is changed.
+                return value is use and not isinstance(self._parents.get(parent), ast.Subscript | ast.Attribute)
+            case ast.Call(func=ast.Name(id="parallel" | "len"), args=args):
+                return use in args
+        return False
+
 
 _BY_NAME = ("call", "parallel")
 _LONGEST_LITERAL = 20_000

@@ -14,16 +14,14 @@ from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.shapes import Shape
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.scripts.attributes import attribute_problems
 from mcp_optimizer.scripts.call_sites import CallSites
-from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.definitions import missing_syntax, undefined_names, unknown_members, unset_in_functions
 from mcp_optimizer.scripts.interpreter import BUILTINS, IMPORTED
 from mcp_optimizer.scripts.names import HELPERS, MODULES, Toolbox
-from mcp_optimizer.scripts.problems import Problem, problem
+from mcp_optimizer.scripts.problems import CheckResult, Problem, problem
 from mcp_optimizer.scripts.rehearsal.rehearsal import rehearsed
 from mcp_optimizer.scripts.syntax import parsed_quietly
-from mcp_optimizer.scripts.unsupported import NO_ENVIRONMENT, NO_FILES, cannot_import
+from mcp_optimizer.scripts.unsupported import NO_ENVIRONMENT, NO_FILES, attribute_problems, cannot_import
 
 _MOST_PROBLEMS = 10
 
@@ -42,15 +40,15 @@ class ScriptChecker:
 
     async def check(
         self, script: str, toolbox: Toolbox, variables: Collection[str] = (), principal: str = LOCAL_PRINCIPAL.id
-    ) -> Checked:
+    ) -> CheckResult:
         """What is wrong with a principal's script, by line. Those that are no warnings would end it. `variables` it is
         given.
         """
         if len(script) > self._limits.script_characters:
-            return Checked()
+            return CheckResult()
         # One at a time: threads that compute would take turns with the event loop, and everybody would wait.
         async with self._reading:
-            return Checked(_sorted(await asyncio.to_thread(self._problems, script, toolbox, variables, principal)))
+            return CheckResult(_sorted(await asyncio.to_thread(self._problems, script, toolbox, variables, principal)))
 
     def _problems(self, script: str, toolbox: Toolbox, variables: Collection[str], principal: str) -> list[Problem]:
         try:

@@ -1,35 +1,118 @@
 """The calls that one script makes: how many, how many at a time, under which rules, and what became of them.
 
-Each is a call of the gateway for the script's caller, so rules, pins, rates, deadlines, the cache and the audit apply
-as to any call. Called by the run of a script; knows nothing of workers.
+Each is a call of the gateway for the script's caller, with arguments under the tool's own names, so rules, pins, rates,
+deadlines, the cache and the audit apply as to any call. The client gets its progress. Called by the run of
+a script; knows nothing of workers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pydantic_core
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.json_schema import properties_of
+from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import is_input_required
-from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import OptimizerError, quoted
-from mcp_optimizer.gateway.entries import entry
+from mcp_optimizer.gateway.found_tools import entry
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.scripts.asking import answered
-from mcp_optimizer.scripts.call_arguments import CallFailed, arguments_of, as_given
-from mcp_optimizer.scripts.names import Toolbox
-from mcp_optimizer.scripts.values import TooLarge, declared_by, error_text, packed
+from mcp_optimizer.scripts.client_questions import answered
+from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of
+from mcp_optimizer.scripts.result_packing import TooLarge, declared_by, error_text, packed
+
+_PROGRESS_INTERVAL = 0.2
+"""Seconds between two notifications."""
+
+
+class Progress:
+    """The progress of one script towards its caller's client, if that asked for it."""
+
+    def __init__(self, caller: Caller) -> None:
+        meta = caller.passed_on.get("_meta")
+        self._token = meta.get("progressToken") if isinstance(meta, Mapping) else None
+        self._link = caller.link
+        self._told_at = 0.0
+        self._done = 0
+
+    async def __call__(self, name: str) -> None:
+        """One more call is done."""
+        self._done += 1
+        if self._token is None or self._link is None or (now := time.monotonic()) - self._told_at < _PROGRESS_INTERVAL:
+            return
+        self._told_at = now
+        told = {"progressToken": self._token, "progress": self._done, "message": f"call {self._done}: {name}"}
+        await self._link.tell("notifications/progress", told)
+
+
+_MOST_NAMED = 9
+
+
+class CallFailed(Exception):
+    """A call failed; the script may handle it. Raised in the script as ToolError with this text."""
+
+
+def as_given(item: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """One element of the list of `parallel`: an object of arguments, or the only argument."""
+    return ((), item) if isinstance(item, dict) else ((item,), {})
+
+
+def arguments_of(tool: CatalogTool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the tool's own names, without those that are None and stand for "not given". Raises CallFailed."""
+    known: Sequence[Parameter] = parameters_of(tool)
+    own = {parameter.python: parameter.own for parameter in known}
+    names = set(own.values())
+    first = args[0] if len(args) == 1 and not kwargs else None
+    if isinstance(first, dict) and (not known or first.keys() <= names | own.keys()):
+        args, kwargs = [], first
+    if len(args) > len(known):
+        raise CallFailed(f"{tool.record.name} takes {len(known)} arguments, not {len(args)}: {_few(own)}.")
+    arguments = {name if name in names else own.get(name, name): value for name, value in kwargs.items()}
+    for parameter, value in zip(known, args, strict=False):
+        if parameter.own in arguments:
+            raise CallFailed(f"{tool.record.name} got {quoted(parameter.python)} twice.")
+        arguments[parameter.own] = value
+    if None in arguments.values():
+        return _without_nothing(arguments, tool.record.definition, known)
+    return arguments
+
+
+def _without_nothing(
+    arguments: Mapping[str, Any], definition: Definition, known: Sequence[Parameter]
+) -> dict[str, Any]:
+    optional = {parameter.own for parameter in known if not parameter.is_required}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name not in optional or _takes_null(definition, name)
+    }
+
+
+@lru_cache(maxsize=1_024)
+def _takes_null(definition: Definition, name: str) -> bool:
+    """Whether a parameter may be null, as far as that can be told; for a tool null may mean something of its own."""
+    schema = definition.details.input_schema
+    of_one = {**schema, "properties": {name: properties_of(schema)[name]}, "required": []}
+    return SchemaCheck(of_one).admits({name: None})
+
+
+def _few(names: Mapping[str, str]) -> str:
+    return ", ".join(list(names)[:_MOST_NAMED]) or "none"
+
 
 _FOUND = 10
 """Tools that `find` returns."""
@@ -41,7 +124,7 @@ class TooManyInnerCalls(Exception):
     """The script has made all the calls that it may, and ends."""
 
 
-class Made(Enum):
+class CallOutcome(Enum):
     """What became of a call."""
 
     BEGUN = "was not finished"
@@ -55,19 +138,19 @@ class CallNote:
 
     name: str
     changes: bool
-    outcome: Made = Made.BEGUN
+    outcome: CallOutcome = CallOutcome.BEGUN
 
     def done(self) -> None:
         """The tool returned a result."""
-        self.outcome = Made.DONE
+        self.outcome = CallOutcome.DONE
 
     def failed(self) -> None:
         """It did not, or reports an error."""
-        self.outcome = Made.FAILED
+        self.outcome = CallOutcome.FAILED
 
 
 @dataclass(frozen=True)
-class Allowed:
+class AllowedTools:
     """Which tools a script may call, besides what its caller may."""
 
     mode: ScriptMode
@@ -93,7 +176,7 @@ class InnerCalls:
         gateway: Gateway,
         toolbox: Toolbox,
         caller: Caller,
-        allowed: Allowed,
+        allowed: AllowedTools,
         limits: Limits,
         told: Callable[[str], Awaitable[None]],
     ) -> None:
@@ -223,7 +306,7 @@ class InnerCalls:
     @property
     def changes(self) -> int:
         """How many calls changed something."""
-        return sum(note.changes and note.outcome is Made.DONE for note in self.notes)
+        return sum(note.changes and note.outcome is CallOutcome.DONE for note in self.notes)
 
     def summary(self) -> str:
         """The calls that were made, for whoever has to decide how to go on."""
@@ -232,10 +315,10 @@ class InnerCalls:
         made = Counter(note.name for note in self.notes)
         were = "1 call was" if len(self.notes) == 1 else f"{len(self.notes)} calls were"
         said = [f"{were} made: {_named(made)}."]
-        changed = Counter(note.name for note in self.notes if note.changes and note.outcome is Made.DONE)
+        changed = Counter(note.name for note in self.notes if note.changes and note.outcome is CallOutcome.DONE)
         if changed:
             said.append(f"{changed.total()} of them changed something: {_named(changed)}. Do not repeat these.")
-        unsure = Counter(note.name for note in self.notes if note.changes and note.outcome is not Made.DONE)
+        unsure = Counter(note.name for note in self.notes if note.changes and note.outcome is not CallOutcome.DONE)
         if unsure:
             said.append(f"Unsure, because they failed or were not finished: {_named(unsure)}. Look before you repeat.")
         if not changed and not unsure:

@@ -1,31 +1,173 @@
 """Makes a stored script of what a person gives, or says what is wrong with it, before anything is kept. Pure.
 
-Called by `stored`, which knows where the tools come from and where the script goes.
+Names and texts must mean to a model what a person sees. The source is read and not run: it says which tools it names,
+and which names it leaves to its caller. Called by `stored`, which knows where the tools come from and where the script
+goes.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import json
+import keyword
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.domain.hidden_text import has_hidden
 from mcp_optimizer.domain.json_schema import properties_of
+from mcp_optimizer.domain.naming import SEPARATOR
+from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode
 from mcp_optimizer.domain.principal import Risk
-from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.domain.stored_script import ParameterType, ScriptParameter, StoredScript, UsedTool
 from mcp_optimizer.errors import InvalidRequest, RequestError, UpstreamError, listed, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.names import HELPERS, Toolbox, parameters_of
 from mcp_optimizer.scripts.problems import near_names
-from mcp_optimizer.scripts.stored_source import ReadSource, read_source
-from mcp_optimizer.scripts.stored_texts import (
-    check_description,
-    check_name,
-    check_source,
-    checked_parameter,
-    parameter_of,
-)
+from mcp_optimizer.scripts.syntax import bound_names, parsed
+
+_SCRIPT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,47}")
+_PARAMETER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NOT_IN_A_SOURCE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidRequest unless this can be a script's name."""
+    if not _SCRIPT_NAME.fullmatch(name) or SEPARATOR in name:
+        raise InvalidRequest(
+            f"A script cannot be called {quoted(name)}: its name begins with a letter, and has at most 48 letters, "
+            f"digits, '-' and '_', without '{SEPARATOR}'."
+        )
+    if name.casefold().replace("-", "_") in OWN_NAMES:
+        raise InvalidRequest(f"A script cannot be called {quoted(name)}: the gateway has a tool of that name.")
+
+
+def check_description(text: str, most: int) -> None:
+    """Raises InvalidRequest unless this can describe a script: one line that a person sees as a model reads it."""
+    if not text.strip():
+        raise InvalidRequest("A stored script needs a description: a line that says what it is for (--description).")
+    if len(text) > most:
+        raise InvalidRequest(
+            f"The description has {len(text):,} characters; {most:,} are allowed (limits.stored_script_description)."
+        )
+    if _UNPRINTABLE.search(text) or has_hidden(text):
+        raise InvalidRequest("The description must be one line, without control or hidden characters.")
+
+
+def check_source(text: str, most: int) -> None:
+    """Raises InvalidRequest unless this text can be kept as a script. Whether it can be run is not looked at."""
+    if not text.strip():
+        raise InvalidRequest("The script is empty.")
+    if len(text) > most:
+        raise InvalidRequest(f"The script has {len(text):,} characters; {most:,} are allowed.")
+    if (found := _NOT_IN_A_SOURCE.search(text)) is not None:
+        line = text.count("\n", 0, found.start()) + 1
+        raise InvalidRequest(f"Line {line} of the script has a control character ({ord(found[0]):#06x}).")
+    if has_hidden(text):
+        raise InvalidRequest("The script has hidden characters: what it does is not what a person sees.")
+
+
+def parameter_of(text: str) -> ScriptParameter:
+    """A parameter as it is written on the command line: `name:type`, `name:type=default`, or only `name`."""
+    declared, equals, given = text.partition("=")
+    name, colon, kind = declared.partition(":")
+    found = ParameterType.named(kind.strip()) if colon else ParameterType.ANY
+    if found is None:
+        known = ", ".join(one.value for one in ParameterType)
+        raise InvalidRequest(f"The parameter {quoted(text)} has an unknown type. Types: {known}.")
+    return checked_parameter(ScriptParameter(name.strip(), found, _default(text, found, given) if equals else ""))
+
+
+def checked_parameter(parameter: ScriptParameter) -> ScriptParameter:
+    """The same; raises InvalidRequest unless a variable of a script can have its name."""
+    name = parameter.name
+    if not _PARAMETER_NAME.fullmatch(name) or SEPARATOR in name:
+        raise InvalidRequest(
+            f"A parameter cannot be called {quoted(name)}: it becomes a variable of the script. Its name begins with a "
+            "letter, and has at most 64 letters, digits and '_'."
+        )
+    if keyword.iskeyword(name):
+        raise InvalidRequest(f"A parameter cannot be called {quoted(name)}: that is a word of Python.")
+    return parameter
+
+
+def _default(text: str, kind: ParameterType, given: str) -> str:
+    """The default as JSON. A text needs no quotes."""
+    if kind is ParameterType.STRING:
+        return json.dumps(given)
+    try:
+        value = json.loads(given, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise InvalidRequest(f"The default of the parameter {quoted(text)} is not JSON.") from None
+    if not kind.admits(value):
+        raise InvalidRequest(f"The default of the parameter {quoted(text)} is not of the type {kind}.")
+    return json.dumps(value)
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+_CALLING = frozenset({"call", "parallel"})
+_NOT_TAKEN = frozenset(dir(builtins))
+
+
+@dataclass(frozen=True)
+class ReadSource:
+    """`attributes`: pairs `a.b` of names that the script does not bind; `named`: texts given to `call` and `parallel`,
+    each with the line where it comes first. `free`: names that it reads and never binds. `passed`: for each of these, a
+    call and the keyword that it is given for, if there is one. `names`: all that it mentions.
+    """
+
+    attributes: Mapping[tuple[str, str], int]
+    named: Mapping[str, int]
+    free: Mapping[str, int]
+    passed: Mapping[str, tuple[tuple[str, str], str]]
+    names: frozenset[str]
+
+
+def read_source(source: str) -> ReadSource:
+    """Raises InvalidRequest, with the line, if it is no Python."""
+    nodes = list(ast.walk(parsed(source)))
+    bound = set(bound_names(nodes))
+    free: dict[str, int] = {}
+    attributes: dict[tuple[str, str], int] = {}
+    named: dict[str, int] = {}
+    passed: dict[str, tuple[tuple[str, str], str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound | _NOT_TAKEN:
+            free.setdefault(node.id, node.lineno)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id not in bound:
+            attributes.setdefault((node.value.id, node.attr), node.lineno)
+        elif isinstance(node, ast.Call):
+            if (text := _tool_named_by(node)) is not None:
+                named.setdefault(text, node.lineno)
+            called = _attribute_names(node.func)
+            for given in node.keywords:
+                if called is not None and given.arg is not None and isinstance(given.value, ast.Name):
+                    passed.setdefault(given.value.id, (called, given.arg))
+    mentioned = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+    return ReadSource(attributes, named, free, {name: at for name, at in passed.items() if name in free}, mentioned)
+
+
+def _tool_named_by(node: ast.Call) -> str | None:
+    """The name of the tool in `call("...")` and `parallel("...")`."""
+    is_helper = isinstance(node.func, ast.Name) and node.func.id in _CALLING
+    first = node.args[0] if is_helper and node.args else None
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+
+
+def _attribute_names(function: ast.expr) -> tuple[str, str] | None:
+    """The two names of `server.tool`."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return function.value.id, function.attr
+    return None
+
 
 _MOST_SHOWN = 60
 
@@ -42,7 +184,7 @@ class WantedScript:
 
 
 @dataclass(frozen=True)
-class ToolsAtHand:
+class AvailableTools:
     """What a script is looked at with: the tools that there are, their classes, and what scripts may do at all."""
 
     snapshot: Snapshot
@@ -54,7 +196,7 @@ class ToolsAtHand:
     """The server that has the stored scripts."""
 
 
-def prepared(wanted: WantedScript, around: ToolsAtHand) -> StoredScript:
+def prepared(wanted: WantedScript, around: AvailableTools) -> StoredScript:
     """The script, ready to be kept; raises InvalidRequest with what to change."""
     check_name(wanted.name)
     check_description(wanted.description, around.limits.stored_script_description)
@@ -73,7 +215,7 @@ def prepared(wanted: WantedScript, around: ToolsAtHand) -> StoredScript:
     return StoredScript(wanted.name, wanted.source, wanted.description.strip(), parameters, uses, risk)
 
 
-def _used(source: ReadSource, around: ToolsAtHand) -> Iterator[tuple[CatalogTool, int]]:
+def _used(source: ReadSource, around: AvailableTools) -> Iterator[tuple[CatalogTool, int]]:
     """Every tool that the source names, and the first line that does."""
     for (server, name), line in source.attributes.items():
         tools = around.toolbox.servers.get(server)
@@ -89,7 +231,7 @@ def _used(source: ReadSource, around: ToolsAtHand) -> Iterator[tuple[CatalogTool
             raise InvalidRequest(f"Line {line}: {error}") from None
 
 
-def _meant(text: str, around: ToolsAtHand) -> CatalogTool:
+def _meant(text: str, around: AvailableTools) -> CatalogTool:
     """The tool that a text means in a script, or to whoever permits it to change something."""
     tool = around.toolbox.named(text) or resolving.meant(around.snapshot, text)
     if tool.server == around.own_server:
@@ -98,7 +240,7 @@ def _meant(text: str, around: ToolsAtHand) -> CatalogTool:
 
 
 def _check_changes(
-    used: Iterable[tuple[CatalogTool, int]], changing: Sequence[CatalogTool], around: ToolsAtHand
+    used: Iterable[tuple[CatalogTool, int]], changing: Sequence[CatalogTool], around: AvailableTools
 ) -> None:
     agreed = {tool.key for tool in changing}
     for tool, line in used:
@@ -116,7 +258,7 @@ def _check_changes(
         )
 
 
-def _parameters(wanted: WantedScript, source: ReadSource, around: ToolsAtHand) -> tuple[ScriptParameter, ...]:
+def _parameters(wanted: WantedScript, source: ReadSource, around: AvailableTools) -> tuple[ScriptParameter, ...]:
     known = HELPERS | around.toolbox.servers.keys()
     left = {name: line for name, line in source.free.items() if name not in known}
     if wanted.parameters is None:
@@ -149,7 +291,7 @@ def _check_given(found: Sequence[ScriptParameter], left: Mapping[str, int], sour
             )
 
 
-def _derived(name: str, line: int, source: ReadSource, around: ToolsAtHand) -> ScriptParameter:
+def _derived(name: str, line: int, source: ReadSource, around: AvailableTools) -> ScriptParameter:
     """A name that the script leaves open. Its type is that of the tool's parameter that it is passed as."""
     if any(owner == name for owner, _ in source.attributes):
         raise InvalidRequest(

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.errors import InvalidRequest, quoted
-from mcp_optimizer.scripts.changed_text import ChangedText
 from mcp_optimizer.scripts.names import Toolbox
-from mcp_optimizer.scripts.plainer import plainer
 from mcp_optimizer.scripts.problems import near_names
+from mcp_optimizer.scripts.rewriting import ChangedText, plainer
 from mcp_optimizer.scripts.syntax import bound_names, called, imported, in_order, parsed
 
 _LATER = {"call": "_mo_call_later", "parallel": "_mo_parallel_later", "find": "_mo_find_later"}

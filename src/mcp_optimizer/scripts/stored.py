@@ -1,7 +1,7 @@
 """Stored scripts as the tools of a built-in server: read from the database, put into the catalog, saved and called.
 
-Every gateway on a database looks for changes every two seconds, so what is saved or deleted anywhere is known to all.
-Whether a caller may call a script is the gateway's business, and so is every call that the script makes.
+Every gateway on a database looks for changes every two seconds, so a script that is saved or deleted in one soon is in
+all. The gateway decides whether a caller may call a script, and about every call that the script makes.
 """
 
 from __future__ import annotations
@@ -13,24 +13,31 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.domain.principal import Risk
-from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.domain.stored_script import StoredScript
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError, InvalidRequest, listed, quoted
-from mcp_optimizer.gateway.built_in import BuiltInServers
+from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.names import Toolbox
-from mcp_optimizer.scripts.saving import ToolsAtHand, WantedScript, prepared
-from mcp_optimizer.scripts.standing import ScriptStanding, ScriptState, standing
-from mcp_optimizer.scripts.stored_tool import advice, check_arguments, definition_of, free_name
+from mcp_optimizer.scripts.problems import CheckResult
+from mcp_optimizer.scripts.saving import AvailableTools, WantedScript, prepared
+from mcp_optimizer.scripts.stored_tool import (
+    ScriptStanding,
+    ScriptState,
+    advice,
+    check_arguments,
+    definition_of,
+    free_name,
+    standing,
+)
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
@@ -66,13 +73,13 @@ class Runner(Protocol):
     ) -> dict[str, Any]: ...
 
 
-Check = Callable[[StoredScript, Toolbox], Awaitable[Checked]]
+Check = Callable[[StoredScript, Toolbox], Awaitable[CheckResult]]
 """What is wrong with a script, given the tools as they are now."""
 
 
-async def no_check(_script: StoredScript, _toolbox: Toolbox) -> Checked:
+async def no_check(_script: StoredScript, _toolbox: Toolbox) -> CheckResult:
     """For tools whose parameters nobody compares: names and classes are compared all the same."""
-    return Checked()
+    return CheckResult()
 
 
 @dataclass(frozen=True)
@@ -228,7 +235,7 @@ class StoredScripts:
         """Check a script and keep it; it can be called when this returns. Raises InvalidRequest with what to change."""
         snapshot, limits = self._of.catalog.snapshot, self._of.limits
         toolbox = self._toolbox(snapshot)
-        around = ToolsAtHand(snapshot, toolbox, self._risk_of, self._of.mode, limits, self.server)
+        around = AvailableTools(snapshot, toolbox, self._risk_of, self._of.mode, limits, self.server)
         script = prepared(wanted, around)
         if refusals := (await self._of.check(script, toolbox)).refusals:
             raise InvalidRequest(f"The script is not saved. {' '.join(refusals[:_MOST_PROBLEMS])}")

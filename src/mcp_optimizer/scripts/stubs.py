@@ -15,15 +15,15 @@ from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.domain.json_schema import named, properties_of
 from mcp_optimizer.scripts.names import Parameter, Toolboxes, parameters_of
-from mcp_optimizer.scripts.types_of import (
+from mcp_optimizer.scripts.python_types import (
     ANY,
-    Effort,
     ListType,
     LiteralType,
     MapType,
     ObjectType,
     PlainType,
     PyType,
+    TypeBudget,
     UnionType,
     without_none,
 )
@@ -58,7 +58,7 @@ def short_stub(tool: CatalogTool, spelling: str, shape: str = "") -> str:
     parameters = parameters_of(tool)
     # A parameter with a name beyond all reason has no place in a reply.
     short = [parameter for parameter in parameters if len(parameter.python) <= _LONGEST_NAME]
-    effort = Effort(_SHORT_EFFORT)
+    effort = TypeBudget(_SHORT_EFFORT)
     shown = [
         _shown(parameter, schema, effort, is_typed=at < _MOST_TYPED) for at, parameter in enumerate(short[:_MOST_SHOWN])
     ]
@@ -72,7 +72,7 @@ def short_stub(tool: CatalogTool, spelling: str, shape: str = "") -> str:
     return _line(f"{spelling}({', '.join(shown)}){returned}") + (f"  # {said}" if said else "")
 
 
-def _shown(parameter: Parameter, schema: Mapping[str, Any], effort: Effort, *, is_typed: bool) -> str:
+def _shown(parameter: Parameter, schema: Mapping[str, Any], effort: TypeBudget, *, is_typed: bool) -> str:
     own = properties_of(schema)[parameter.own]
     if parameter.is_required:
         return f"{parameter.python}: {_brief(effort.type(own, schema))}"

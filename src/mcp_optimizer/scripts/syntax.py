@@ -1,7 +1,7 @@
 """A script's syntax tree, and what can be read from it without knowing any tool. Pure.
 
-Nobody knows where a script comes from: whatever its text does to the parser is an error of the script, and walking the
-tree needs no recursion.
+A script may come from anyone: whatever its text does to the parser is an error of the script, and walking the tree
+needs no recursion.
 """
 
 from __future__ import annotations

@@ -1,22 +1,83 @@
-"""The processes in which scripts run. Imports pydantic_monty on first use.
+"""The processes in which scripts run, started when the first is needed. Imports pydantic_monty on first use.
 
 Every script gets a fresh interpreter in a worker that has nothing: no files, no network, no environment. A worker that
-crashes or is killed ends one script, and another takes its place.
+crashes or is killed ends one script, and another takes its place. A process that cannot be started, or dies before it
+received anything, is replaced, because nothing was done in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.errors import ConfigurationError, InvalidRequest
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.scripts.turns import ScriptTurn, ScriptTurns
-from mcp_optimizer.scripts.worker_pool import WorkerPool
+from mcp_optimizer.scripts.scheduling import ScriptTurn, ScriptTurns
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMonty, AsyncMontySession
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+_AFTER_THE_END = 0.05
+"""Seconds after the last worker ended. Threads of the library end a little later, and one that does so while the
+interpreter ends aborts the process.
+"""
+
+
+class WorkerPool:
+    """A pool of workers; `make` says how many, and imports the library."""
+
+    def __init__(self, make: Callable[[], AsyncMonty]) -> None:
+        self._make = make
+        self._pool: AsyncMonty | None = None
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def session(self, **options: Any) -> AsyncIterator[AsyncMontySession]:
+        """A fresh interpreter. Raises InvalidRequest if no worker can be started."""
+        async with AsyncExitStack() as entered:
+            yield await self._enter(entered, options)
+
+    async def _enter(self, entered: AsyncExitStack, options: dict[str, Any]) -> AsyncMontySession:
+        for attempt in range(_ATTEMPTS):
+            try:
+                pool = await self._opened()
+                return await entered.enter_async_context(pool.checkout(**options))
+            except _not_started() as error:
+                logger.warning("A worker for scripts could not be started, attempt %d: %s", attempt + 1, error)
+        raise InvalidRequest(
+            "No process could be started for the script, and nothing was called; the gateway's log says why. Try again "
+            "later, or call the tools one by one with call_tool."
+        )
+
+    async def _opened(self) -> AsyncMonty:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await self._make().__aenter__()
+            return self._pool
+
+    async def close(self) -> None:
+        """End all workers."""
+        async with self._opening:
+            pool, self._pool = self._pool, None
+            if pool is not None:
+                await pool.__aexit__(None, None, None)
+                await asyncio.sleep(_AFTER_THE_END)
+
+
+def _not_started() -> tuple[type[Exception], ...]:
+    """How the library says that a process did not start; read when something was raised, so that nothing is imported
+    before.
+    """
+    from pydantic_monty import MontyCrashedError
+
+    return (RuntimeError, OSError, MontyCrashedError)
+
 
 MISSING = (
     "Scripts need another package. Install it with: pip install 'mcp-optimizer-gateway[scripts]', or set scripts = "

@@ -1,7 +1,9 @@
 """Ranks tools for a request, over one immutable index.
 
-The catalog builds an index in the background and swaps it in with one assignment; the gateway searches it.
-A search never waits for ingestion and never sees half of an index. Knows positions, not servers or clients.
+The catalog builds an index in the background and swaps it in with one assignment; the gateway searches it. A search
+never waits for ingestion and never sees half of an index. With few tools, each part of an index is built when it is
+first needed, so a gateway that is never searched does without numpy. General-purpose tools (web search, code, files)
+are returned for requests that no special tool fits. Knows positions, not servers or callers.
 """
 
 from __future__ import annotations
@@ -11,29 +13,144 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
 
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.general import LEAST_COSINE, MOST, Generality
-from mcp_optimizer.search.learned import Fusion, read_fusion
-from mcp_optimizer.search.lexical import FIELDS, Floats, Vector, Vocabulary
-from mcp_optimizer.search.parts import Entry, IndexParts
+from mcp_optimizer.search.deprecation import Superseded
+from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vector, Vocabulary, translated
+from mcp_optimizer.search.name_index import Names
 from mcp_optimizer.search.ranker import (
-    Beside,
     Cosines,
+    Fusion,
     Mask,
     Positions,
+    RankAdjustments,
     Ranking,
     contributions,
     rank,
+    read_fusion,
     with_cosines,
     word_features,
 )
-from mcp_optimizer.search.spelling import Grouped, grouped, repaired
-from mcp_optimizer.search.tooltext import keywords_read, query_parts, request_read
+from mcp_optimizer.search.tool_texts import keywords_read, query_parts, request_read
+from mcp_optimizer.search.typing_errors import Grouped, grouped, repaired
+from mcp_optimizer.search.vectors import VectorIndex
 from mcp_optimizer.search.words import terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_FEW = 1_000
+"""Tools for which everything is built in some hundredths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the index needs to know about a tool. `vector` is None until the tool is embedded."""
+
+    server: str
+    name: str
+    counts: TermCounts
+    vector: Vector | None = None
+    successors: tuple[str, ...] | None = None
+    """The name keys of the tools that a deprecated tool points to; None if it is not deprecated."""
+
+
+class IndexParts:
+    """The parts of one index. Parts that are needed by two threads at once may be built twice."""
+
+    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary | None, *, has_vectors: bool) -> None:
+        """Without a vocabulary, this is part of another index, and has only the terms of its own tools."""
+        self._entries = entries
+        self._vocabulary = vocabulary
+        self._has_vectors = has_vectors
+        self._size = len(entries)
+        if self._size > _FEW and vocabulary is not None:
+            self._build()
+
+    def _build(self) -> None:
+        for part in (IndexParts.lexical, IndexParts.names, IndexParts.superseded, IndexParts.vectors):
+            part.__get__(self)
+        # They hold the vectors, which are in the matrix now.
+        self._entries = ()
+
+    @lazy
+    def lexical(self) -> LexicalIndex:
+        counts = [entry.counts for entry in self._entries]
+        if self._vocabulary is None:
+            vocabulary = Vocabulary()
+            return LexicalIndex([translated(one, vocabulary) for one in counts], vocabulary)
+        return LexicalIndex(counts, self._vocabulary)
+
+    @lazy
+    def names(self) -> Names:
+        return Names.of([(entry.server, entry.name) for entry in self._entries])
+
+    @lazy
+    def superseded(self) -> Superseded:
+        return Superseded.of([(entry.server, entry.name, entry.successors) for entry in self._entries])
+
+    @lazy
+    def vectors(self) -> VectorIndex:
+        return VectorIndex([entry.vector for entry in self._entries] if self._has_vectors else [])
+
+    def vector_at(self, position: int) -> Vector | None:
+        """The vector of one tool, or None."""
+        if self._entries:
+            return self._entries[position].vector if self._has_vectors else None
+        return self.vectors.row(position)
+
+    def rows(self) -> Sequence[Vector | None]:
+        """The vector of each tool, or None."""
+        if self._entries:
+            return [entry.vector if self._has_vectors else None for entry in self._entries]
+        return self.vectors.rows(self._size)
+
+
+KINDS: Final = {
+    "search the web for any question and get current results": "web internet online google page",
+    "fetch the content of a web page by its url": "url webpage website page web",
+    "open a url in the browser": "browser",
+    "run python code and return the output": "code python script cell sandbox",
+    "run a shell command on the machine": "command shell bash terminal",
+    "read the contents of a file": "file",
+    "write text to a file": "file",
+    "find files by name in a directory": "file directory folder",
+    "run a sql query against the database": "sql",
+    "remember a fact about the user for later": "memory remember knowledge note observation entity",
+    "add what was learned about a person to the knowledge graph": "memory knowledge observation entity",
+    "search stored memories and notes": "memory remember knowledge note entity",
+    "solve an equation or evaluate a mathematical expression": "math equation expression calculate arithmetic",
+}
+"""What a tool of each kind does, and words of which it must have at least one."""
+
+MOST: Final = 3
+"""Maximum general-purpose tools in one search result."""
+
+LEAST_COSINE: Final = 0.1
+"""Below this cosine with the request, not even a general-purpose tool is returned."""
+
+
+@dataclass(frozen=True)
+class Generality:
+    """Each tool's highest cosine with a kind of general-purpose tool; zero for kinds whose words it lacks."""
+
+    nearness: Floats
+
+    @classmethod
+    def of(cls, index: LexicalIndex, cosines: Callable[[list[str]], Floats]) -> Generality:
+        """`cosines` returns texts x tools."""
+        rows = cosines(list(KINDS))
+        has_words = np.stack([index.field_scores(terms(asked), "all") > 0 for asked in KINDS.values()])
+        return cls(np.where(has_words, rows, 0.0).max(axis=0).astype(np.float32))
+
+    def tools(self, threshold: float) -> NDArray[np.bool_]:
+        """Which tools are general-purpose."""
+        near: NDArray[np.bool_] = self.nearness >= threshold
+        return near
+
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +313,7 @@ class SearchIndex:
         """Why these tools rank as they do for a query: what each feature adds to their scores."""
         query = self._repaired(request_read(query))
         cosines = self._cosines(query, self._begin(query))
-        beside = Beside(self._parts.superseded, prior)
+        beside = RankAdjustments(self._parts.superseded, prior)
         fusion = self._fusion(cosines)
         return contributions(self._parts.lexical, self._parts.names, query, cosines, fusion, positions, allowed, beside)
 
@@ -209,7 +326,7 @@ class SearchIndex:
         prior: Floats | None,
         matrix: Floats | None = None,
     ) -> Ranking:
-        beside = Beside(self._parts.superseded, prior)
+        beside = RankAdjustments(self._parts.superseded, prior)
         fusion = self._fusion(cosines)
         found = rank(self._parts.lexical, self._parts.names, query, cosines, fusion, limit, allowed, beside, matrix)
         if found.answered or cosines is None or not self._parts.vectors.missing.any():

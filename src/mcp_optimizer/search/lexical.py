@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.document import Document
+from mcp_optimizer.search.tool_texts import Document
 from mcp_optimizer.search.words import terms
 
 if TYPE_CHECKING:

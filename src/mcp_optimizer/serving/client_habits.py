@@ -14,12 +14,11 @@ import pydantic_core
 
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.gateway.entries import entry
-from mcp_optimizer.gateway.found import FindToolResponse, FoundTools, ToolListPage, find_response
+from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta
+from mcp_optimizer.gateway.found_tools import FindToolResponse, FoundTools, ToolListPage, entry, find_response
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY
-from mcp_optimizer.known_clients.habits import ClientHabits, Reads, ReadsMeta
 from mcp_optimizer.results.metadata import of_a_tool
-from mcp_optimizer.results.reading import RepeatedStructure
+from mcp_optimizer.results.result_texts import RepeatedStructure
 
 _LONGEST_CONVERSATION = 200
 """Characters of an id that a client gives to a conversation."""

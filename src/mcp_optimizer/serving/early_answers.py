@@ -21,8 +21,8 @@ from typing import Any
 
 import pydantic_core
 
+from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
-from mcp_optimizer.known_clients.table import habits_of
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.pipes import Pipes

@@ -18,9 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from mcp_optimizer.relay.connected import ORPHANED_KEY, PRINCIPAL_KEY
-from mcp_optimizer.runtime.owned_names import OwnedNames, is_whole_name, owner_of_event, owner_of_question
-from mcp_optimizer.runtime.signatures import Signatures
+from mcp_optimizer.runtime.signatures import OwnedNames, Signatures, is_whole_name, owner_of_event, owner_of_question
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.peers import (
     FORWARDED_KEY,
@@ -32,6 +30,7 @@ from mcp_optimizer.serving.peers import (
     PeerClient,
     Peers,
 )
+from mcp_optimizer.serving.relay.connected import ORPHANED_KEY, PRINCIPAL_KEY
 
 logger = logging.getLogger(__name__)
 

@@ -26,12 +26,12 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.largejson.reading import LARGE, read_large
+from mcp_optimizer.largejson.large_messages import LARGE, read_large
 from mcp_optimizer.largejson.spans import structure_marks
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.relay.connected import connection_of
-from mcp_optimizer.relay.wire import TooDeep, sendable
 from mcp_optimizer.serving.messages import CALL, Message, response
+from mcp_optimizer.serving.relay.connected import connection_of
+from mcp_optimizer.serving.relay.wire import TooDeep, sendable
 
 logger = logging.getLogger(__name__)
 

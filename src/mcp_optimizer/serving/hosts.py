@@ -13,7 +13,7 @@ from mcp.server.transport_security import TransportSecurityMiddleware, Transport
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcp_optimizer.relay.head import Fields, fields_of
+from mcp_optimizer.serving.relay.head import Fields, fields_of
 
 _MOST_KNOWN = 64
 _LONGEST = 1_000

@@ -18,12 +18,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcp_optimizer.callers.door import Door
+from mcp_optimizer.access.callers.door import Door
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.runtime.owned_names import new_owner
-from mcp_optimizer.runtime.signatures import Signatures
+from mcp_optimizer.runtime.signatures import Signatures, new_owner
 from mcp_optimizer.serving.ended_sessions import EndedSessions
 from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import Gate

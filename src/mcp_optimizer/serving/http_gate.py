@@ -24,12 +24,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_optimizer.callers.door import Denied, Door
+from mcp_optimizer.access.callers.door import Denied, Door
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
-from mcp_optimizer.gateway.turns import CallerTurns
-from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
-from mcp_optimizer.relay.head import Fields, fields_of
+from mcp_optimizer.gateway.caller_threads import CallerThreads
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import AT_ONCE, Gate, Refused
@@ -37,6 +35,8 @@ from mcp_optimizer.serving.hosts import Hosts
 from mcp_optimizer.serving.last_requests import release_stream
 from mcp_optimizer.serving.messages import encoded
 from mcp_optimizer.serving.peers import FORWARDED_KEY
+from mcp_optimizer.serving.relay.connected import PRINCIPAL_KEY, narrowed_by
+from mcp_optimizer.serving.relay.head import Fields, fields_of
 from mcp_optimizer.serving.request_bodies import RETRY_AFTER, RequestBodies
 
 _CLOSING = 1.0
@@ -94,7 +94,7 @@ class HttpGate:
         self._streams = LastingStreams()
         self._hosts = Hosts(hosts)
         self._bodies = RequestBodies(gate)
-        self._reading = CallerTurns("large requests", gate.limits.requests, _READERS)
+        self._reading = CallerThreads("large requests", gate.limits.requests, _READERS)
         self._under_way: dict[str, dict[str, asyncio.Event]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

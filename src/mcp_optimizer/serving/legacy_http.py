@@ -1,8 +1,9 @@
 """Requests of legacy sessions over HTTP: answered with one JSON body, or on a stream that its client can resume.
 
-Nearly every request is answered at once and has nothing else to tell. One that asks or tells its client something, or
-that takes longer than a moment, becomes a stream of the session: its events are kept, it can be closed, and a client
-that lost it asks for the rest. What is sent outside requests goes onto the stream that a client opens for that.
+Nearly every call is answered at once and has nothing else to tell: it gets one JSON body. A call that asks or tells its
+client something, or takes longer than a moment, becomes a stream of the session, as all other requests are: its events
+are kept, it can be closed, and a client that lost it asks for the rest. Messages outside of requests go onto the stream
+that a client opens for them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from mcp_types.version import is_version_at_least
 from starlette.requests import Request
 from starlette.types import Receive, Send
 
-from mcp_optimizer.runtime.moments import Moments
+from mcp_optimizer.runtime.loop_timers import SlowTimer
 from mcp_optimizer.serving.dispatcher import ClientDispatcher, RequestContext
 from mcp_optimizer.serving.event_store import SessionEvents
 from mcp_optimizer.serving.http_responses import EventStream, Header, send_json
-from mcp_optimizer.serving.messages import Message, Outcome, response
+from mcp_optimizer.serving.messages import CALL, Message, Outcome, response
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Session:
         name: str,
         owner: str | None,
         events: SessionEvents,
-        moments: Moments,
+        moments: SlowTimer,
     ) -> None:
         """`owner`: the id of the caller that began it; None for anybody who is not known. `moments`: after which a
         request becomes a stream.
@@ -255,9 +256,10 @@ class _Exchange:
 
     def answer(self, outcome: Outcome | None) -> None:
         known = outcome if outcome is not None else _CANCELLED
-        if not self._outcome.done():
+        if not self._outcome.done() and self._message.method == CALL:
             self._outcome.set_result(known)
         else:
+            self._become_stream()
             self._session.put(self._name, response(self._message.id, known))
 
     def _become_resumable(self) -> None:

@@ -11,7 +11,7 @@ import pydantic_core
 from mcp_types import ErrorData, RequestId
 
 from mcp_optimizer.largejson.raw import Placeholders, has_large
-from mcp_optimizer.upstream.lines import Overlong
+from mcp_optimizer.upstream.transports.bounded_lines import OverlongLine
 
 CALL = "tools/call"
 
@@ -66,7 +66,7 @@ _TAIL = re.compile(rb"(?:," + _FIELD + rb")*\}\s*$")
 _ID = re.compile(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
 
 
-def id_of(line: Overlong) -> RequestId | None:
+def id_of(line: OverlongLine) -> RequestId | None:
     """The id of a request of which only the ends are known; clients write it first or last."""
     ends = [_HEAD.match(line.head), _TAIL.search(line.tail)]
     found = next((found for end in ends if end is not None and (found := _ID.search(end.group())) is not None), None)

@@ -28,8 +28,8 @@ from mcp.shared.inbound import (
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from mcp_optimizer.relay.head import Fields
 from mcp_optimizer.serving.messages import CALL
+from mcp_optimizer.serving.relay.head import Fields
 
 _ROUTING = (MCP_PROTOCOL_VERSION_HEADER, MCP_METHOD_HEADER, MCP_NAME_HEADER)
 _VERSION, _METHOD, _NAME = (field.encode() for field in _ROUTING)

@@ -22,14 +22,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Send
 
-from mcp_optimizer.relay.head import Fields
-from mcp_optimizer.runtime.moments import Moments
+from mcp_optimizer.runtime.loop_timers import SlowTimer
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.dispatcher import RequestContext, outcome_of
 from mcp_optimizer.serving.hosts import accepts
 from mcp_optimizer.serving.http_responses import PING, PING_EVENT, STREAM, event, left, refusal, send_json, send_pieces
 from mcp_optimizer.serving.messages import Message, Outcome, response
 from mcp_optimizer.serving.modern_clients import ModernClients
+from mcp_optimizer.serving.relay.head import Fields
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ModernHttp:
 
     def __init__(self, moment: float = _MOMENT, ping: float = PING) -> None:
         self._clients: ModernClients | None = None
-        self.moments = Moments(moment)
+        self.moments = SlowTimer(moment)
         self.ping = ping
         self.tasks = BackgroundTasks(logger, "A client that left is not noticed")
 

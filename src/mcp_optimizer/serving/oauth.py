@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mcp_optimizer.callers.door import MCP_PATH, METADATA_PATH, Door
+from mcp_optimizer.access.callers.door import MCP_PATH, METADATA_PATH, Door
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.own_tools import CALLING, OWN_NAMES
 from mcp_optimizer.domain.principal import Principal, Risk

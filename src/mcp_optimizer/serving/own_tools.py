@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.known_clients.table import habits_of
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.serving.client_habits import conversation_of, find_reply, list_reply
 
 if TYPE_CHECKING:
     # Loaded only where scripts are on.
-    from mcp_optimizer.scripts.running import ScriptRunner
+    from mcp_optimizer.scripts.runner import ScriptRunner
 import contextlib
 
 OwnTool = Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]

@@ -13,8 +13,7 @@ from collections.abc import Awaitable
 import mcp_types as types
 from starlette.types import Receive, Scope
 
-from mcp_optimizer.runtime.deadline import Deadline
-from mcp_optimizer.runtime.moments import Moments
+from mcp_optimizer.runtime.loop_timers import Deadline, SlowTimer
 from mcp_optimizer.serving.gate import Gate, Refused
 
 WHOLE_KEY = "mcp_optimizer.whole"
@@ -33,7 +32,7 @@ class RequestBodies:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._room = RoomForBodies(gate)
-        self._moments = Moments(min(_MOMENT, gate.limits.request_seconds / 2))
+        self._moments = SlowTimer(min(_MOMENT, gate.limits.request_seconds / 2))
 
     def held(self, caller: str) -> HeldBody:
         """The room that a caller's body will take until it is released."""

@@ -21,49 +21,42 @@ from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.own_tools import (
     CALLING,
     CHANGING_TTL_MS,
     INSTRUCTIONS,
     NO_SIGNPOST,
+    ScriptMode,
     Signpost,
     own_tools,
     splits_calls,
 )
-from mcp_optimizer.domain.script_mode import ScriptMode
-from mcp_optimizer.errors import (
-    InvalidRequest,
-    OptimizerError,
-    UnknownTool,
-    UpstreamRefusal,
-    quoted,
-)
+from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, quoted
 from mcp_optimizer.gateway.arguments import without
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
-from mcp_optimizer.known_clients.table import habits_of
 from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.metrics.accounts import Accounts
-from mcp_optimizer.metrics.answering import AccountedAnswer
+from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.signposts import Signposts
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.relay.connected import Context, client_name, is_http
-from mcp_optimizer.relay.listings import page
-from mcp_optimizer.relay.server import REGISTERED, Relay
-from mcp_optimizer.relay.wire import as_mcp_error, as_tool_result, for_era
 from mcp_optimizer.serving.client_habits import dialect_for, for_reader
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.messages import CALL
 from mcp_optimizer.serving.own_tools import OwnTool, OwnTools
+from mcp_optimizer.serving.relay.connected import Context, client_name, is_http
+from mcp_optimizer.serving.relay.listings import page
+from mcp_optimizer.serving.relay.server import REGISTERED, Relay
+from mcp_optimizer.serving.relay.wire import as_mcp_error, as_tool_result, for_era
 from mcp_optimizer.serving.tracing import WhenTraced
 
 if TYPE_CHECKING:
     # Loaded only where scripts are on.
-    from mcp_optimizer.scripts.running import ScriptRunner
+    from mcp_optimizer.scripts.runner import ScriptRunner
 
 _DESCRIBED = CALLING | {"read_result", "run_script"}
 """Own tools whose results already report their cost."""

@@ -24,9 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.relay.connected import PRINCIPAL_KEY
-from mcp_optimizer.relay.head import Fields, fields_of
-from mcp_optimizer.runtime.moments import Moments
+from mcp_optimizer.runtime.loop_timers import SlowTimer
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.ended_sessions import EndedSessions
@@ -36,6 +34,8 @@ from mcp_optimizer.serving.hosts import accepts, is_json
 from mcp_optimizer.serving.http_responses import refusal
 from mcp_optimizer.serving.legacy_http import Session
 from mcp_optimizer.serving.peers import FORWARDED_KEY
+from mcp_optimizer.serving.relay.connected import PRINCIPAL_KEY
+from mcp_optimizer.serving.relay.head import Fields, fields_of
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Sessions:
         self._ended = ended or EndedSessions()
         self._ended.over(lambda: list(self._open), self._end_elsewhere)
         self._events = KeptEvents(size=limits.kept_events, mark=mark)
-        self._moments = Moments(_MOMENT)
+        self._moments = SlowTimer(_MOMENT)
         self._open: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Event] = {}
         self._ending_here: set[str] = set()

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer import __version__
-from mcp_optimizer.demo import demo_server_commands
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
-from mcp_optimizer.settings import Settings
+from mcp_optimizer_demo import demo_server_commands
 
 _DEPENDS_ON = {
     "demo",

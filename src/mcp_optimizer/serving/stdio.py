@@ -30,18 +30,10 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.dispatcher import Answer, ClientDispatcher, RequestContext, Way
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
 from mcp_optimizer.serving.gate import Gate, Refused
-from mcp_optimizer.serving.messages import (
-    Message,
-    Outcome,
-    encoded,
-    id_of,
-    is_large,
-    pieces,
-    response,
-)
+from mcp_optimizer.serving.messages import Message, Outcome, encoded, id_of, is_large, pieces, response
 from mcp_optimizer.serving.modern_clients import ModernClients
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
-from mcp_optimizer.upstream.lines import Overlong, lines
+from mcp_optimizer.upstream.transports.bounded_lines import OverlongLine, lines
 
 logger = logging.getLogger(__name__)
 
@@ -183,9 +175,9 @@ class PipeClient:
         await aclose_shielded(self._connection)
         await self._out.finish()
 
-    async def _take(self, line: bytes | bytearray | Overlong) -> None:
+    async def _take(self, line: bytes | bytearray | OverlongLine) -> None:
         try:
-            if isinstance(line, Overlong):
+            if isinstance(line, OverlongLine):
                 text = f"A message may have {self._gate.limits.request_bytes:,} bytes."
                 raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text, id_of(line)))
             if not line or line.isspace():

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.config.serverfile.spec import ServerSpec
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,6 @@ Authorize = Callable[[ServerSpec], Authorization | None]
 """How a server is told who calls; None if it need not know."""
 
 
-def nobody(_spec: ServerSpec) -> Authorization | None:
+def no_authorization(_spec: ServerSpec) -> Authorization | None:
     """No server is told anything beyond the headers of its entry."""
     return None

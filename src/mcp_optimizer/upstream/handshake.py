@@ -19,9 +19,9 @@ from opentelemetry.trace import get_current_span
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.lazy import lazy
-from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError
 from mcp_optimizer.upstream.messages import capabilities_of, shortened
 from mcp_optimizer.upstream.peer import Peer
+from mcp_optimizer.upstream.request_errors import ExchangeLost, LoginNeeded, RpcError
 
 _PROBE_TIMEOUT = 10.0
 _LONGEST_NAME = 200

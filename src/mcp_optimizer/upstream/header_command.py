@@ -19,10 +19,10 @@ from typing import Any
 
 import anyio
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.errors import UpstreamError
-from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.authorization import LoginOffer
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.transports import processes
 
 _TIMEOUT = 10.0
 """Seconds that Claude Code waits too."""

@@ -1,25 +1,53 @@
-"""Reads a server's tools/list, all pages, tolerantly.
+"""Reads a server's tools/list, all pages, tolerantly; and listings that were dumped into files.
 
 The SDK's types reject a complete list for one invalid tool and drop unknown fields. Here an unusable tool is left out,
-with its name and the reason, and the others stay exactly as they were sent.
+with its name and the reason, and the others stay exactly as they were sent. `Cursor` follows the pages of any list and
+cannot be led in circles or without end.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from mcp_optimizer.config.serverfile.spec import ToolSelection
 from mcp_optimizer.domain.tools import Definition, McpTool
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.upstream.cursor import Cursor
 from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.pacing import Pacer
-from mcp_optimizer.upstream.selection import ToolSelection
+
+_MOST_PAGES = 1_000
+"""No honest list has that many pages; a server without end would invent them."""
+
+_LONGEST = 10_000
+
+
+class Cursor:
+    """Where the next page of a list is: request it with `params`, then `follow` the page that came."""
+
+    def __init__(self) -> None:
+        self.params: dict[str, Any] = {}
+        self.has_more = True
+        self._seen: set[str] = set()
+
+    def follow(self, page: Mapping[str, Any]) -> None:
+        """Go to the page that this one names. The end: none, a repeated one, an overlong one, or too many."""
+        following = page.get("nextCursor")
+        if not isinstance(following, str) or not 0 < len(following) <= _LONGEST or following in self._seen:
+            self.has_more = False
+            return
+        self._seen.add(following)
+        self.has_more = len(self._seen) < _MOST_PAGES
+        self.params = {"cursor": following}
+
 
 logger = logging.getLogger(__name__)
 
@@ -204,3 +232,21 @@ def log_unusable(server: str, listing: Listing) -> None:
         )
     for name in listing.idle:
         logger.warning("Server %s: its entry names the tool %r, which it does not have. See `doctor`.", server, name)
+
+
+def read_dumps(folder: Path) -> Iterator[tuple[str, Listing]]:
+    """One server per file, named after it: a list of tools, or {"tools": [...]}."""
+    if not folder.is_dir():
+        raise ConfigurationError(f"No folder at {folder}. --tools-dir takes a folder of tools/list dumps (*.json).")
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise ConfigurationError(f"{folder} contains no *.json files.")
+    for path in files:
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"Cannot read the dump {path}: {error}.") from error
+        tools = content.get("tools") if isinstance(content, dict) else content
+        if not isinstance(tools, list):
+            raise ConfigurationError(f'{path} contains neither a list of tools nor {{"tools": [...]}}.')
+        yield path.stem, read_tools(tools)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import mcp_types as types
 
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.upstream.endings import RpcError
+from mcp_optimizer.upstream.request_errors import RpcError
 
 _LONGEST_ID = 1_000
 _LONGEST_METHOD = 200

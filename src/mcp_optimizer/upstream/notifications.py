@@ -16,7 +16,7 @@ Tell = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 OnNotice = Callable[[str, Mapping[str, Any]], None]
 
 
-def ignored(_method: str, _params: Mapping[str, Any]) -> None:
+def ignore_notice(_method: str, _params: Mapping[str, Any]) -> None:
     """Nobody wants this notification."""
 
 
@@ -24,7 +24,7 @@ _APART = 0.2
 """Seconds between two notices of one kind; of those in between, the last is passed on."""
 
 
-class InOrder:
+class OrderedNotices:
     """Delivers notifications in order without making the sender wait; if there are too many, drops the oldest."""
 
     def __init__(self, tell: Tell, most: int) -> None:
@@ -48,7 +48,7 @@ class InOrder:
             await asyncio.wait({self._telling}, timeout=seconds)
 
 
-class Merged:
+class MergedNotices:
     """Passes the first notice of a kind on at once; of those that follow closely, only the last."""
 
     def __init__(self, notify: OnNotice, most: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,25 @@ import mcp_types as types
 from mcp_optimizer.domain.caller import Caller, ClientLink, LatestRecord
 from mcp_optimizer.domain.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.errors import CallGone, CallNotWaiting
-from mcp_optimizer.upstream.endings import RpcError
-from mcp_optimizer.upstream.parking import NameCall, ParkingLimits, random_name
 from mcp_optimizer.upstream.questions import named, refusal
+from mcp_optimizer.upstream.request_errors import RpcError
+
+NameCall = Callable[[str], Awaitable[str]]
+"""Names a call that begins to wait, for the principal with this id; the name cannot be guessed."""
+
+
+async def random_name(_principal: str) -> str:
+    return secrets.token_urlsafe(32)
+
+
+@dataclass(frozen=True)
+class ParkingLimits:
+    """How long a call waits for its client's answers, and how many calls may."""
+
+    seconds: float = 300.0
+    most: int = 256
+    most_of_one: int = 32
+
 
 _OLDER_ONLY = frozenset({"elicitationId", "task"})
 """Parameters of questions that only legacy has."""

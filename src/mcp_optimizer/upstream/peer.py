@@ -20,16 +20,15 @@ import mcp_types as types
 import pydantic_core
 
 from mcp_optimizer.domain.caller import ClientLink
-from mcp_optimizer.largejson.written import Written
+from mcp_optimizer.largejson.compact_json import Written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.upstream.attribution import Attribution
 from mcp_optimizer.upstream.diagnostics import Dropped
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
-from mcp_optimizer.upstream.exchange import Deadlines, Exchange
-from mcp_optimizer.upstream.lines import Overlong
+from mcp_optimizer.upstream.exchanges import Attribution, Deadlines, Exchange
 from mcp_optimizer.upstream.messages import Answer, Id, Invalid, Notification, Question, is_id, read_message
-from mcp_optimizer.upstream.notifications import InOrder, OnNotice
+from mcp_optimizer.upstream.notifications import OnNotice, OrderedNotices
+from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.transports.bounded_lines import OverlongLine
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +99,7 @@ class Peer:
     def own(self, owner: ClientLink | None) -> None:
         """From now on, messages that belong to no request go to this client."""
         self.owner = owner
-        self._to_owner = InOrder(owner.tell, self.limits.pending_notifications) if owner is not None else None
+        self._to_owner = OrderedNotices(owner.tell, self.limits.pending_notifications) if owner is not None else None
 
     def bind(self, wire: Wire) -> None:
         self._wire = wire
@@ -211,7 +210,7 @@ class Peer:
         if invalid.id is not None:
             self._reply(invalid.id, RpcError(types.INVALID_REQUEST, invalid.why))
 
-    def lose_overlong(self, line: Overlong) -> None:
+    def lose_overlong(self, line: OverlongLine) -> None:
         """A message was too long to be read."""
         self._dropped("a message is longer than limits.message_bytes allows")
         most = self.limits.message_bytes
@@ -220,9 +219,9 @@ class Peer:
     def lose_unreadable(self, line: bytes | bytearray) -> None:
         """A message is not readable JSON, for example because it is nested thousands of levels deep."""
         self._dropped("a message cannot be read")
-        self._lose(Overlong.of(line), "its response cannot be read")
+        self._lose(OverlongLine.of(line), "its response cannot be read")
 
-    def _lose(self, line: Overlong, why: str) -> None:
+    def _lose(self, line: OverlongLine, why: str) -> None:
         """Fail the call that such a message answers, if known, instead of letting it wait."""
         numbers = [int(found) for found in _AN_ID.findall(line.head)[:1] + _AN_ID.findall(line.tail)[-1:]]
         only = [*self._exchanges][:1] if len(self._exchanges) == 1 else []

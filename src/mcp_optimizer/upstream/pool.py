@@ -1,41 +1,135 @@
 """All servers, each started, watched and restarted by its own supervisor.
 
-No server waits for another. What changes (a server is up, its tools changed, it died) is told to
-whoever listens at once, in the event loop, as a frozen value (`news`). Calls of all clients share one session with each
-server, except where that would mix them up: see `own_sessions`. Called by the gateway and the catalog.
+No server waits for another. Changes (a server is up, its tools changed, it died) go to listeners at once, in the event
+loop, as frozen values (`reporting`). A server whose entry changed starts after the process of the former entry has
+ended, because many hold a lock or a port. Calls of all clients share one session with each server, except where that
+would mix them up: see `client_sessions`. Called by the gateway and the catalog.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import anyio
+import anyio.abc
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, ServerUnavailable, UpstreamError, listed, quoted
-from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.admission import Admission
-from mcp_optimizer.upstream.authorization import Authorize, nobody
-from mcp_optimizer.upstream.connecting import Connect, connecting, one_by_one
-from mcp_optimizer.upstream.login_in_call import once_approved
-from mcp_optimizer.upstream.news import ServerNews
-from mcp_optimizer.upstream.only_client import OnlyClient
+from mcp_optimizer.upstream.authorization import Authorize, no_authorization
+from mcp_optimizer.upstream.client_sessions import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls, Request
-from mcp_optimizer.upstream.server_log import ServerLog
-from mcp_optimizer.upstream.spec import ServerSpec
-from mcp_optimizer.upstream.starting import Starting
+from mcp_optimizer.upstream.reporting import ServerLog, ServerNews
+from mcp_optimizer.upstream.server_calls import once_approved
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
-from mcp_optimizer.upstream.term import Term, begin
+from mcp_optimizer.upstream.transports import processes
+from mcp_optimizer.upstream.transports.connecting import Connect, connecting, one_by_one
+
+
+class UnsettledServers:
+    """The servers of a pool that are starting."""
+
+    def __init__(self, states: Iterable[UpstreamState]) -> None:
+        self._names: set[str] = set()
+        self._is_over = asyncio.Event()
+        self._is_over.set()
+        for state in states:
+            self.changed(state)
+
+    def changed(self, state: UpstreamState) -> None:
+        if state.status is ServerStatus.STARTING:
+            self._names.add(state.name)
+            self._is_over.clear()
+        else:
+            self.gone(state.name)
+
+    def gone(self, server: str) -> None:
+        self._names.discard(server)
+        if not self._names:
+            self._is_over.set()
+
+    async def over(self, timeout: float) -> None:
+        """Wait until no server is starting any more, or until the time is up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                # Woken, others may have begun to start.
+                while self._names:
+                    await self._is_over.wait()
+
+
+logger = logging.getLogger(__name__)
+
+_STARTS_IN_ONE_TURN = 20
+
+
+async def begin_serving(serving: Iterable[Callable[[], Coroutine[Any, Any, None]]], tasks: anyio.abc.TaskGroup) -> None:
+    """Begin to serve. Thousands in one turn of the event loop would let all else wait for a third of a second, and a
+    hundred for a tenth of a second while other threads work.
+    """
+    for number, serve in enumerate(serving, 1):
+        tasks.start_soon(serve)
+        if number % _STARTS_IN_ONE_TURN == 0:
+            await asyncio.sleep(0)
+
+
+class ServerLifetime:
+    """`serve` is a task of the pool; `end` lets its calls finish, then ends it and no other."""
+
+    def __init__(self, server: Supervisor, pause: float, before: ServerLifetime | None = None) -> None:
+        """`pause`: seconds before a supervisor that failed by a fault of ours goes on."""
+        self.server = server
+        self._pause = pause
+        self._before = before
+        self._scope: anyio.CancelScope | None = None
+        self._is_ending = False
+        self.ended = asyncio.Event()
+
+    async def serve(self) -> None:
+        try:
+            if self._before is not None:
+                await self._before.ended.wait()
+                self._before = None
+            if self.server.can_run and not self._is_ending:
+                # Ended from inside: cancelling a task from outside would interrupt the shielded end of its child
+                # process. Made here, because a scope needs an event loop, and a library user may have none yet.
+                with anyio.CancelScope() as self._scope:
+                    await self._keep_alive()
+        finally:
+            self.ended.set()
+
+    async def end(self, seconds: float) -> None:
+        """Let the calls in progress finish, for so long; those that have not by then get an error."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.server.admission.emptied()
+        self.server.interrupt()
+        self._is_ending = True
+        if self._scope is not None:
+            self._scope.cancel()
+        await self.server.own.close()
+        await self.ended.wait()
+
+    async def _keep_alive(self) -> None:
+        """A fault of ours in one server's loop must not reach the others, which share the pool's scope."""
+        while True:
+            try:
+                await self.server.run()
+            except Exception:
+                logger.exception("Server %s: its supervisor failed; restarting it", self.server.state.name)
+                await asyncio.sleep(self._pause)
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedEntries:
     """What other entries changed, by the names of servers."""
 
     added: tuple[str, ...] = ()
@@ -54,7 +148,7 @@ class UpstreamPool:
         version: str,
         news: ServerNews | None = None,
         connect: Connect | None = None,
-        authorize: Authorize = nobody,
+        authorize: Authorize = no_authorization,
     ) -> None:
         """`news` is told what happens to the servers; `connect` is how they are reached; `authorize`, how they are told
         who calls.
@@ -67,14 +161,14 @@ class UpstreamPool:
         self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client, name=options.name_call)
         self._client_info = {"name": "mcp-optimizer", "version": version}
         self._logs: dict[str, ServerLog] = {}
-        self._ending: set[Term] = set()
+        self._ending: set[ServerLifetime] = set()
         """Of servers that were changed or removed, until their processes have ended."""
-        self._last_ending: dict[str, Term] = {}
+        self._last_ending: dict[str, ServerLifetime] = {}
         self._terms = {spec.name: self._term(spec) for spec in specs}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._starting = Starting(self.states())
+        self._starting = UnsettledServers(self.states())
 
     def start(self) -> None:
         """Start every server in the background, and return at once."""
@@ -107,7 +201,7 @@ class UpstreamPool:
         # One scope for all, ended from inside: cancelling a task from outside would interrupt the shielded end of its
         # child process.
         async with anyio.create_task_group() as self._tasks:
-            await begin([term.serve for term in self._terms.values()], self._tasks)
+            await begin_serving([term.serve for term in self._terms.values()], self._tasks)
             await self._stopping.wait()
             self._tasks.cancel_scope.cancel()
 
@@ -123,14 +217,14 @@ class UpstreamPool:
 
     # Other entries.
 
-    def apply(self, specs: Sequence[ServerSpec]) -> Applied:
+    def apply(self, specs: Sequence[ServerSpec]) -> AppliedEntries:
         """Use these servers from now on, in this order; in effect when it returns, while servers start and end.
 
         A server whose entry is the same goes on as if nothing had happened, and so does one whose entry differs only
         in what its session does not depend on. Others are ended, after their calls, and started again.
         """
         if self._stopping.is_set():
-            return Applied(unchanged=tuple(self._terms))
+            return AppliedEntries(unchanged=tuple(self._terms))
         wanted = {spec.name: spec for spec in specs}
         removed = [name for name in self._terms if name not in wanted]
         for name in removed:
@@ -143,7 +237,9 @@ class UpstreamPool:
             self._begin(self._term(wanted[name]))
         self._terms = {name: self._terms[name] for name in wanted}
         other = frozenset(changed)
-        return Applied(tuple(added), tuple(removed), tuple(changed), tuple(name for name in there if name not in other))
+        return AppliedEntries(
+            tuple(added), tuple(removed), tuple(changed), tuple(name for name in there if name not in other)
+        )
 
     def restart(self, name: str) -> None:
         """End a server after its calls, and start it again without a pause; returns at once."""
@@ -159,7 +255,7 @@ class UpstreamPool:
         self._named(name)
         return [str(line) for line in self._logs[name].lines()]
 
-    def _named(self, name: str) -> Term:
+    def _named(self, name: str) -> ServerLifetime:
         """For people, who may mistype a name."""
         if name not in self._terms:
             known = listed(list(self._terms)) or "none"
@@ -189,7 +285,7 @@ class UpstreamPool:
         self._news.gone(name)
         self._starting.gone(name)
 
-    def _term(self, spec: ServerSpec, before: Term | None = None) -> Term:
+    def _term(self, spec: ServerSpec, before: ServerLifetime | None = None) -> ServerLifetime:
         log = self._logs.setdefault(spec.name, ServerLog(self._options.limits))
         server = Supervisor(
             spec,
@@ -204,22 +300,22 @@ class UpstreamPool:
             log,
             before.server if before is not None else None,
         )
-        return Term(server, self._options.longest_pause, self._last_ending.get(spec.name))
+        return ServerLifetime(server, self._options.longest_pause, self._last_ending.get(spec.name))
 
-    def _begin(self, term: Term) -> None:
+    def _begin(self, term: ServerLifetime) -> None:
         self._terms[term.server.spec.name] = term
         self._changed(term.server.state)
         if self._tasks is not None:
             self._tasks.start_soon(term.serve)
 
-    def _end(self, term: Term, why: str) -> None:
+    def _end(self, term: ServerLifetime, why: str) -> None:
         term.server.retire(why)
         if self._tasks is not None:
             self._ending.add(term)
             self._last_ending[term.server.spec.name] = term
             self._tasks.start_soon(self._ended, term)
 
-    async def _ended(self, term: Term) -> None:
+    async def _ended(self, term: ServerLifetime) -> None:
         await term.end(self._options.drain)
         self._ending.discard(term)
         if self._last_ending.get(name := term.server.spec.name) is term:

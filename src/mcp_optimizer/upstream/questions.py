@@ -15,7 +15,7 @@ import mcp_types as types
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.runtime.terminal_text import printable
-from mcp_optimizer.upstream.endings import RpcError
+from mcp_optimizer.upstream.request_errors import RpcError
 
 SERVER_META_KEY = "mcp-optimizer/server"
 """In `_meta` of every question: the server that asks."""

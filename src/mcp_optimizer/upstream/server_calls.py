@@ -1,23 +1,172 @@
-"""The calls of clients to one server: admitted, and parked where a person must answer, agree or log in first.
+"""The calls of clients to one server, each from its admission to its result.
 
-Made by the supervisor, which knows the sessions of its server and what an error means for it. Knows neither.
+A call is parked where a modern client must answer, agree or log in first; a login is asked for through the client that
+called, by the gateway and never by a server. A modern server that needs input says so in its result: a legacy client is
+asked in the middle of its call instead, and gets the final result. Used by the supervisor, which knows the sessions of
+its server and what an error means for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
+import mcp_types as types
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
-from mcp_optimizer.errors import CallNotWaiting, LoginRequired
+from mcp_optimizer.domain.result_type import is_input_required
+from mcp_optimizer.errors import CallNotWaiting, LoginRequired, OptimizerError, UpstreamRefusal
+from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.admission import Admission
-from mcp_optimizer.upstream.login_in_call import LoginInCall, once_approved
+from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.parked import ParkedCalls, Request
-from mcp_optimizer.upstream.questions import asked_by, can_be_asked
+from mcp_optimizer.upstream.questions import OwnQuestion, asked_by, can_be_asked, named, refusal
+from mcp_optimizer.upstream.request_errors import RpcError
 from mcp_optimizer.upstream.session import UpstreamSession
+
+_LOGIN_QUESTION = "elicitation/create"
+_LOGIN_SECONDS = 300.0
+"""Seconds for a person to log in after the client has shown the address."""
+
+Call = Callable[[Caller], Awaitable[dict[str, Any]]]
+
+
+class LoginInCall:
+    """Logins to one server, made by whoever called."""
+
+    def __init__(self, authorization: Authorization | None, parked: ParkedCalls) -> None:
+        self._authorization = authorization
+        self._parked = parked
+        self._under_way: dict[str, asyncio.Future[bool]] = {}
+        """The login that each client is making, and whether it was made."""
+
+    async def first(self, needed: LoginRequired, request: Request, caller: Caller, again: Call) -> dict[str, Any]:
+        """The result of a call that is made again after the login that it needed; raises `needed` if there is none."""
+        authorization, link = self._authorization, caller.link
+        if authorization is None or link is None:
+            raise needed
+        if refusal(link.capabilities, _LOGIN_QUESTION, {"mode": "url"}) is not None:
+            raise needed
+        after = partial(self._after_login, authorization, needed, again)
+        # A modern client is asked by a result, and calls again when its user has answered.
+        is_parked = link.is_modern and request.method in INPUT_REQUIRED_METHODS
+        return await (self._parked.begin(request, caller, after) if is_parked else after(caller))
+
+    async def _after_login(
+        self, authorization: Authorization, needed: LoginRequired, again: Call, caller: Caller
+    ) -> dict[str, Any]:
+        assert caller.link is not None
+        if not await self._logged_in(authorization, caller.link, needed.server):
+            raise needed
+        return await again(caller)
+
+    async def _logged_in(self, authorization: Authorization, link: ClientLink, server: str) -> bool:
+        """Whether the client's user has logged in. Calls at the same time share one question."""
+        if (asked := self._under_way.get(link.key)) is not None:
+            return await asyncio.shield(asked)
+        asked = self._under_way[link.key] = asyncio.get_running_loop().create_future()
+        try:
+            asked.set_result(await _login_made(authorization, link, server))
+            return asked.result()
+        finally:
+            del self._under_way[link.key]
+            if not asked.done():
+                # The one who asked is gone; the others are told to try again.
+                asked.set_result(False)
+
+
+async def once_approved(call: Call, caller: Caller) -> dict[str, Any]:
+    """Make a call after a person has agreed to it, who is asked like the server would ask."""
+    assert caller.approval is not None
+    await caller.approval(caller)
+    return await call(caller._replace(approval=None, is_parked=True))
+
+
+async def _login_made(authorization: Authorization, link: ClientLink, server: str) -> bool:
+    try:
+        async with authorization.offered() as offer:
+            answer = await link.ask(_LOGIN_QUESTION, _login_question(server, offer.address))
+            if answer.get("action") != "accept":
+                return False
+            async with asyncio.timeout(_LOGIN_SECONDS):
+                await offer.done()
+    except (RpcError, OptimizerError, TimeoutError):
+        return False
+    return True
+
+
+def _login_question(server: str, address: str) -> OwnQuestion:
+    said = f'mcp-optimizer asks: Log in to the server "{printable(server)}", and the call goes on.'
+    return OwnQuestion(mode="url", elicitationId=uuid.uuid4().hex, url=address, message=said)
+
+
+_MOST_ROUNDS = 20
+"""A server that is never satisfied must not keep a client busy forever."""
+
+_MOST_INPUTS = 16
+"""Maximum questions in one result."""
+
+
+async def with_input(
+    result: dict[str, Any],
+    call: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]],
+    caller: Caller,
+    session: UpstreamSession,
+) -> dict[str, Any]:
+    """The result of a call after the questions of its first result were answered, if the client cannot answer them
+    itself. `call` is the same call with the answers.
+    """
+    link = caller.link
+    if link is None:
+        return result
+    if link.is_modern:
+        return _for_modern_client(result, link, session.name)
+    link = asked_by(link, session.name)
+    for _ in range(_MOST_ROUNDS):
+        try:
+            given = await _ask_all(_input_requests(result, session.name), link)
+        except RpcError as error:
+            raise UpstreamRefusal(session.name, error.code, error.message, error.data) from error
+        state = result.get("requestState")
+        result = await call({"inputResponses": given} | ({"requestState": state} if state is not None else {}))
+        if not is_input_required(result):
+            return result
+    raise UpstreamRefusal(session.name, -32603, f"The server asked {_MOST_ROUNDS} times for more input.")
+
+
+def _input_requests(result: Mapping[str, Any], server: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """The requests in a result: by key, the method and its parameters."""
+    requests = result.get("inputRequests")
+    requests = requests if isinstance(requests, dict) else {}
+    if len(requests) > _MOST_INPUTS:
+        raise UpstreamRefusal(server, types.INVALID_PARAMS, f"The server asked {len(requests):,} questions at a time.")
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for key, request in requests.items():
+        details = request if isinstance(request, dict) else {}
+        params = details.get("params")
+        found[key] = str(details.get("method")), params if isinstance(params, dict) else {}
+    return found
+
+
+def _for_modern_client(result: dict[str, Any], link: ClientLink, server: str) -> dict[str, Any]:
+    """The result for a client that handles such results itself: only declared capabilities, in the server's name."""
+    asked = {}
+    for key, (method, params) in _input_requests(result, server).items():
+        if (refused := refusal(link.capabilities, method, params)) is not None:
+            text = f"The server asks for more than this client declared: {refused.message}"
+            raise UpstreamRefusal(server, types.MISSING_REQUIRED_CLIENT_CAPABILITY, text)
+        asked[key] = {**result["inputRequests"][key], "params": named(server, method, params)}
+    return {**result, "inputRequests": asked} if asked else result
+
+
+async def _ask_all(requests: Mapping[str, tuple[str, Mapping[str, Any]]], link: ClientLink) -> dict[str, Any]:
+    """One after the other, because a user is not asked two things at once."""
+    return {key: await link.ask(method, params) for key, (method, params) in requests.items()}
+
 
 SessionFor = Callable[[ClientLink | None], Awaitable[UpstreamSession]]
 """The session that a client's calls take."""

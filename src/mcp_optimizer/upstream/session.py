@@ -26,21 +26,20 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 
+from mcp_optimizer.config.serverfile.redaction import Redactor
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, LoginRequired, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.upstream.connecting import Connect, connected
-from mcp_optimizer.upstream.diagnostics import Diagnostics
-from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.failure_reasons import CONNECTION_CLOSED, Failure
+from mcp_optimizer.upstream.diagnostics import CONNECTION_CLOSED, Diagnostics, Failure
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, continue_trace, envelope
 from mcp_optimizer.upstream.listing import Listing, list_tools
-from mcp_optimizer.upstream.notifications import OnNotice, ignored
+from mcp_optimizer.upstream.notifications import OnNotice, ignore_notice
 from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.peer import Peer
-from mcp_optimizer.upstream.redaction import Redactor
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.request_errors import ExchangeLost, LoginNeeded, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.transports.connecting import Connect, connected
 
 logger = logging.getLogger(__name__)
 
@@ -282,7 +281,7 @@ async def open_session(
     transport: Transport,
     client_info: dict[str, Any],
     diagnostics: Diagnostics,
-    on_notice: OnNotice = ignored,
+    on_notice: OnNotice = ignore_notice,
     owner: ClientLink | None = None,
     limits: Limits = DEFAULT_LIMITS,
     connect: Connect = connected,

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.pacing import Pacer
-from mcp_optimizer.upstream.parking import NameCall, ParkingLimits
-from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.parked import NameCall, ParkingLimits
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ AGREED = ("protocol_version", "server_version", "capabilities", "instructions")
 """What a state repeats of the agreement with its server."""
 
 
-def at_first(spec: ServerSpec) -> UpstreamState:
+def initial_state(spec: ServerSpec) -> UpstreamState:
     """The state of a server before anything was tried."""
     if spec.problem:
         return UpstreamState(spec, ServerStatus.FAILED, reason=spec.problem, failure=spec.problem_kind)

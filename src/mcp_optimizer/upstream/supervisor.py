@@ -1,4 +1,4 @@
-"""Keeps one server alive: starts it, watches it, restarts it, and carries calls to it.
+"""Keeps one server alive: starts it, watches it, restarts it after growing pauses, and carries calls to it.
 
 Each server is its own failure domain: whatever goes wrong here ends only this server's session, with the reason in its
 state and, for a bug of ours, a traceback in the log. Called by the pool; knows no other server.
@@ -6,8 +6,10 @@ state and, for a bug of ours, a traceback in the log. Called by the pool; knows 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -16,38 +18,62 @@ from typing import Any
 import anyio
 import httpx2
 
+from mcp_optimizer.config.serverfile.redaction import Redactor
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, ServerUnavailable, UpstreamError
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.runtime.logs import frames
 from mcp_optimizer.upstream.admission import Admission
-from mcp_optimizer.upstream.approach import Approach
 from mcp_optimizer.upstream.authorization import Authorization
-from mcp_optimizer.upstream.connecting import Connect, connected
-from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
-from mcp_optimizer.upstream.failure import FailureKind
-from mcp_optimizer.upstream.failure_reasons import CONNECTION_CLOSED, Failure, explained, fault_of_ours
-from mcp_optimizer.upstream.input_required import answered
+from mcp_optimizer.upstream.client_sessions import OnlyClient, OwnSessions
+from mcp_optimizer.upstream.diagnostics import (
+    CONNECTION_CLOSED,
+    Diagnostics,
+    Dropped,
+    Failure,
+    explained,
+    fault_of_ours,
+)
 from mcp_optimizer.upstream.listing import Listing, log_unusable
-from mcp_optimizer.upstream.login_in_call import LoginInCall
-from mcp_optimizer.upstream.news import OnServerNotice, OnState
-from mcp_optimizer.upstream.notifications import Merged, OnNotice, ignored
-from mcp_optimizer.upstream.only_client import OnlyClient
-from mcp_optimizer.upstream.own_sessions import OwnSessions
+from mcp_optimizer.upstream.monitoring import CheckTrigger, Relisting, until_gone
+from mcp_optimizer.upstream.notifications import MergedNotices, OnNotice, ignore_notice
 from mcp_optimizer.upstream.parked import ParkedCalls
-from mcp_optimizer.upstream.pauses import Pauses, rest
 from mcp_optimizer.upstream.questions import asked_by, can_be_asked
-from mcp_optimizer.upstream.redaction import Redactor
-from mcp_optimizer.upstream.server_calls import ServerCalls
-from mcp_optimizer.upstream.server_log import ServerLog
+from mcp_optimizer.upstream.reporting import OnServerNotice, OnState, ServerLog, StateReporter
+from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.server_calls import LoginInCall, ServerCalls, with_input
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.standing import Standing
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
-from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
+from mcp_optimizer.upstream.transports.connecting import Connect, TransportChoice, connected
+
+_HEALTHY_AFTER = 60.0
+"""Seconds a server must have run before its restart pause is short again."""
+
+
+class RestartPauses:
+    """From the first pause to the longest, in seconds."""
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def after(self, lived: float) -> float:
+        """The pause after a life of so many seconds."""
+        if lived > _HEALTHY_AFTER:
+            self._next = self._first
+        pause, self._next = self._next, min(self._next * 2, self._longest)
+        return pause
+
+
+async def rest_before_restart(pause: float) -> None:
+    """Spread out, so that ten servers behind one broken network do not all come back at the same moment."""
+    await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
+
 
 logger = logging.getLogger(__name__)
 restarts = logger.getChild("restarts")
@@ -86,18 +112,18 @@ class Supervisor:
         self._options = options
         self._timeout = spec.timeout or options.call_timeout
         self._client_info = client_info
-        self._noticed = Merged(
+        self._noticed = MergedNotices(
             lambda method, params: noticed(spec.name, method, params), options.limits.pending_notifications
         )
         redactor = Redactor(spec, authorization.secrets if authorization is not None else dict)
         restarted = before.state.restarts + 1 if before is not None else 0
-        self._standing = Standing(spec, changed, redactor, log or ServerLog(options.limits), restarted)
+        self._standing = StateReporter(spec, changed, redactor, log or ServerLog(options.limits), restarted)
         self._only_client = only_client
         self._session: UpstreamSession | None = None
         self._only_modern = False
-        self._approach = Approach(spec)
+        self._approach = TransportChoice(spec)
         self._relisting = Relisting(spec.name, options.start_timeout, options.pacer)
-        self._suspicion = Suspicion()
+        self._suspicion = CheckTrigger()
         self.watched: set[str] = set(before.watched) if before is not None else set()
         """The resources that clients watch, whether or not the server runs."""
         self._closing = ""
@@ -133,7 +159,7 @@ class Supervisor:
             result = await session.request(method, params, self._timeout, caller)
             if not is_input_required(result):
                 return result
-            return await answered(
+            return await with_input(
                 result,
                 lambda given: session.request(method, {**params, **given}, self._timeout, caller),
                 caller,
@@ -234,7 +260,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Start, watch, restart; until cancelled."""
-        pauses = Pauses(self._options.first_pause, self._options.longest_pause)
+        pauses = RestartPauses(self._options.first_pause, self._options.longest_pause)
         while True:
             started = time.monotonic()
             failure, retry_at_once = await self._live_once(started)
@@ -250,7 +276,7 @@ class Supervisor:
                 continue
             reason = self.state.reason.rstrip(".")
             restarts.warning("Server %s is down: %s. Restarting in %.0f s.", self._spec.name, reason, pause)
-            await rest(pause)
+            await rest_before_restart(pause)
             self._standing.change(status=ServerStatus.STARTING, is_restarting=False, restarts=self.state.restarts + 1)
 
     async def _live_once(self, started: float) -> tuple[Failure, bool]:
@@ -280,7 +306,7 @@ class Supervisor:
         return Diagnostics(Dropped(self._spec.name), heard=self._standing.heard)
 
     def _open(
-        self, diagnostics: Diagnostics, on_notice: OnNotice = ignored, owner: ClientLink | None = None
+        self, diagnostics: Diagnostics, on_notice: OnNotice = ignore_notice, owner: ClientLink | None = None
     ) -> contextlib.AbstractAsyncContextManager[UpstreamSession]:
         info, limits, transport = self._client_info, self._options.limits, self._approach.transport
         return open_session(self._spec, transport, info, diagnostics, on_notice, owner, limits, self._connect)

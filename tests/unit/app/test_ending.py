@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mcp_optimizer.app.ending import Ending, end_all
+from mcp_optimizer.app.life import ShutdownSequence, end_all
 
 
 async def test_a_part_that_fails_and_one_that_hangs_keep_no_other_from_ending(caplog: pytest.LogCaptureFixture) -> None:
@@ -65,7 +65,7 @@ async def test_parts_end_once_and_a_second_request_waits_for_that() -> None:
     async def quick() -> None:
         ended.append("quick")
 
-    ending = Ending()
+    ending = ShutdownSequence()
     ending.add("built first", quick)
     ending.add("built last", slow)
     ending.first(lambda: ended.append("at once"))

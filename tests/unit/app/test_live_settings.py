@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_optimizer.app.live_settings import LIVE, NEEDS_RESTART, differing
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.config.settings import Settings
 
 
 def test_every_setting_takes_effect_at_once_or_needs_a_restart_and_none_does_both() -> None:

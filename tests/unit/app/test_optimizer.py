@@ -12,7 +12,7 @@ from mcp_optimizer import McpTool, Optimizer
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, NotStarted
 
-SQL = {"command": sys.executable, "args": ["-m", "mcp_optimizer.demo.sql"]}
+SQL = {"command": sys.executable, "args": ["-m", "mcp_optimizer_demo.sql"]}
 NOTHING: dict[str, Any] = {"database": "none", "encoder": "none"}
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.app.options import selected_profile
+from mcp_optimizer.app.part_options import selected_profile
 from mcp_optimizer.app.parts import build_parts
+from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.settings import Settings, load_settings
 
 
 @pytest.mark.parametrize("learns", [True, False])

@@ -16,12 +16,12 @@ import pytest
 
 from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.app.reloading import Reloading, ReloadOutcome
+from mcp_optimizer.config.serverfile.file_edits import change_file, with_entry
+from mcp_optimizer.config.settings import Settings, load_settings
+from mcp_optimizer.config.trusted_files import trust
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, UnknownTool
-from mcp_optimizer.folders.trusted import trust
-from mcp_optimizer.settings import Settings, load_settings
-from mcp_optimizer.upstream.file_edits import change_file, with_entry
 from tests.conftest import plain_server
 from tests.waiting import until
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.pins import INSTRUCTIONS, Admitted, HeldTool, ToolChange
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import ToolHeld, UnknownTool
-from mcp_optimizer.metrics.troubles import troubles
+from mcp_optimizer.metrics.advice import troubles
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState

@@ -18,14 +18,14 @@ from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog import ingestion as pipeline
 from mcp_optimizer.catalog.ingestion import Ingestion
-from mcp_optimizer.catalog.record import vector_key
+from mcp_optimizer.catalog.tools import vector_key
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.gateway.found import FoundTools
+from mcp_optimizer.gateway.found_tools import FoundTools
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.serving.client_habits import find_response
-from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, mcp_tool, new_catalog, new_gateway, running

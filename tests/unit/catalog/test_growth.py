@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog.embedding import KnownVectors
 from mcp_optimizer.catalog.ingestion import Ingestion
-from mcp_optimizer.catalog.vectors import KnownVectors
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UnknownTool
 from mcp_optimizer.search.lexical import Vocabulary

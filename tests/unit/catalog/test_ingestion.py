@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.catalog.ingestion import Ingestion
-from mcp_optimizer.catalog.record import ToolRecord
+from mcp_optimizer.catalog.tools import ToolRecord
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.tools import Definition, McpTool

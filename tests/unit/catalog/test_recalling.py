@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.access.trust.pin_keeper import PinKeeper
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.catalog.admitting import ToolAdmission
+from mcp_optimizer.catalog.admissions import ToolAdmission
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
@@ -23,10 +24,9 @@ from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.errors import StillStarting, ToolHeld, UnknownTool
-from mcp_optimizer.gateway.starting import StartingServers
+from mcp_optimizer.gateway.starting_servers import StartingServers
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.trust.keeper import Keeper
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import RecordingPool, down, mcp_tool, new_gateway, running, spec
 
@@ -54,7 +54,7 @@ async def started(path: Path, *states: UpstreamState, mode: TrustMode | None = N
 
     admission: ToolAdmission | None = None
     if mode is not None:
-        admission = Keeper(opened_pins, {"notes": mode}, is_stored=True)
+        admission = PinKeeper(opened_pins, {"notes": mode}, is_stored=True)
     counter, vocabulary = TokenCounter(), Vocabulary()
     catalog = LiveCatalog(Ingestion(counter, vocabulary, opened), vocabulary, counter, OWN_NAMES, admission)
     for state in states:
@@ -64,7 +64,7 @@ async def started(path: Path, *states: UpstreamState, mode: TrustMode | None = N
         yield catalog
     finally:
         await catalog.caught_up()
-        if isinstance(admission, Keeper):
+        if isinstance(admission, PinKeeper):
             await admission.settled()
         await database.close()
 

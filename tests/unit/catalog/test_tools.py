@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.catalog.record import ToolRecord, make_records
-from mcp_optimizer.catalog.tools import NameTable
+from mcp_optimizer.catalog.tools import NameTable, ToolRecord, make_records
 from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.lexical import Vocabulary

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from mcp_optimizer.catalog.use import LearnedUse
+from mcp_optimizer.catalog.learned_use import MOST_PRIOR, LearnedUse, UseTable
 from mcp_optimizer.db.database import Database, open_database
-from mcp_optimizer.db.use import StoredUse
-from mcp_optimizer.search.use import MOST_PRIOR, UseTable
+from mcp_optimizer.db.tool_uses import StoredUse
 
 TOOLS = [("jira", "create_issue"), ("github", "create_issue")]
 ASKED = ["creat", "issu"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mcp_optimizer.app.control.sockets import identity
 from mcp_optimizer.cli.serve_http import dashboard_command
-from mcp_optimizer.control.places import identity
-from mcp_optimizer.settings import load_settings
+from mcp_optimizer.config.settings import load_settings
 
 
 def test_without_options_it_is_the_plain_command() -> None:

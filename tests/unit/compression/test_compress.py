@@ -16,7 +16,7 @@ from mcp_optimizer.compression.compress import CompressedTool, Dialect, compress
 from mcp_optimizer.compression.groups import NO_GROUPS, expand
 from mcp_optimizer.compression.references import references
 from mcp_optimizer.compression.techniques import SHRINKING
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from tests.unit.compression.cases import admits, any_schema, nested, tool_with, valid_schemas, values
 
 TEXT = {"type": "string"}

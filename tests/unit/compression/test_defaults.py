@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.compression.defaults import Said, lift_default
+from mcp_optimizer.compression.rules import StatedDefault, lift_default
 from mcp_optimizer.compression.signature import signature
 from tests.unit.compression.cases import tool_with
 
@@ -28,7 +28,7 @@ from tests.unit.compression.cases import tool_with
     ],
 )
 def test_a_default_is_taken_out_of_the_note(note: str, text: str, default: str) -> None:
-    assert lift_default(note, "x?: str") == Said(text, default)
+    assert lift_default(note, "x?: str") == StatedDefault(text, default)
 
 
 @pytest.mark.parametrize(
@@ -45,20 +45,20 @@ def test_a_default_is_taken_out_of_the_note(note: str, text: str, default: str) 
     ],
 )
 def test_what_is_more_than_a_value_stays_in_the_note(note: str) -> None:
-    assert lift_default(note, "x?: str") == Said(note)
+    assert lift_default(note, "x?: str") == StatedDefault(note)
 
 
 def test_a_default_that_the_schema_declares_is_dropped() -> None:
-    assert lift_default("How many. Defaults to 20.", "limit?: int = 20") == Said("How many.")
-    assert lift_default("Whether to wait (default: off)", "wait?: bool = false") == Said("Whether to wait")
-    assert lift_default("How many. Default: None.", "limit?: int") == Said("How many.")
+    assert lift_default("How many. Defaults to 20.", "limit?: int = 20") == StatedDefault("How many.")
+    assert lift_default("Whether to wait (default: off)", "wait?: bool = false") == StatedDefault("Whether to wait")
+    assert lift_default("How many. Default: None.", "limit?: int") == StatedDefault("How many.")
     other = "How many. Defaults to 20."
-    assert lift_default(other, "limit?: int = 50") == Said(other)
+    assert lift_default(other, "limit?: int = 50") == StatedDefault(other)
 
 
 def test_brackets_in_a_note_on_an_object_are_about_its_keys() -> None:
     note = "Rule with name and port (defaults to 80)"
-    assert lift_default(note, "rule: obj") == Said(note)
+    assert lift_default(note, "rule: obj") == StatedDefault(note)
 
 
 def test_a_signature_writes_the_default_after_the_type() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
-from mcp_optimizer.compression.descriptions import ShortDescription
-from mcp_optimizer.compression.documentation import concise
+from mcp_optimizer.compression.short_descriptions import ShortDescription, concise
 from tests.unit.compression.cases import any_schema, tool_with
 
 TEXT = {"type": "string"}

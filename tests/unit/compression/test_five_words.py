@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.compression.descriptions import MOST_WORDS, ShortDescription
-from mcp_optimizer.compression.documentation import concise
 from mcp_optimizer.compression.five_words import five_words
-from mcp_optimizer.demo.kanban.server import KANBAN_TOOLS
+from mcp_optimizer.compression.short_descriptions import MOST_WORDS, ShortDescription, concise
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.words import terms
+from mcp_optimizer_demo.kanban.server import KANBAN_TOOLS
 from tests.unit.catalogs import mcp_tool
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.compression import lossless
 from mcp_optimizer.compression.techniques import SHRINKING
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from tests.unit.compression.cases import admits, any_json, any_schema, nested, valid_schemas, values
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

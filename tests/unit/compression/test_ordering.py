@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 
 from mcp_optimizer import TokenCounter
-from mcp_optimizer.compression.ordering import Ordering, ordering
+from mcp_optimizer.compression.techniques import Ordering, ordering
 from mcp_optimizer.compression.walk import DEEPEST
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.token_counter import VOCABULARIES
 from tests.unit.compression.cases import any_schema, nested
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.compression.replies import say_once
-from mcp_optimizer.compression.signature import signature
+from mcp_optimizer.compression.signature import say_once, signature
 from tests.unit.compression.cases import tool_with
 
 CARD = "card_id: int - Which card is meant"

@@ -10,8 +10,10 @@ from benchmarks.tools import dumped_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.compression import cues, defaults, rules, sentences, shortest
-from mcp_optimizer.compression.rules import Setting, described, noted, once
+from mcp_optimizer.compression import cues, rules, sentences
+from mcp_optimizer.compression import rules as defaults
+from mcp_optimizer.compression import sentences as shortest
+from mcp_optimizer.compression.rules import NoteContext, described, noted, once
 from mcp_optimizer.compression.signature import signature
 from mcp_optimizer.domain.json_schema import required_of
 from tests.conftest import DATA
@@ -112,14 +114,14 @@ def test_a_note_is_its_first_sentence_and_its_rules(note: str, shown: str, text:
 
 def test_the_rules_of_a_note_that_restates_its_name_stay() -> None:
     assert noted("The ID of the card. Must be numeric.", "card_id", "card_id: str").text == "Must be numeric"
-    assert noted("The ID of the card to move", "id", "id: str", Setting("move_card")).text == ""
+    assert noted("The ID of the card to move", "id", "id: str", NoteContext("move_card")).text == ""
 
 
 def test_of_many_parameters_each_keeps_less() -> None:
     values = ("alpha bravo charlie delta echo", "foxtrot golf hotel india juliet", "kilo lima mike november oscar")
     note = "A value. " + " ".join(f"Never send one of these as it is: {value} or so." for value in values)
-    few, many = (len(noted(note, "x", "x: int", Setting("", count)).text) for count in (2, 40))
-    nested = len(noted(note, "x", "x: int", Setting(is_nested=True)).text)
+    few, many = (len(noted(note, "x", "x: int", NoteContext("", count)).text) for count in (2, 40))
+    nested = len(noted(note, "x", "x: int", NoteContext(is_nested=True)).text)
     assert nested < many < few < 220
 
 

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.compression.output_schemas import shape_of_schema
-from mcp_optimizer.compression.result_shapes import shape_of_value
-from mcp_optimizer.compression.shape_text import written
-from mcp_optimizer.compression.shapes import NOTHING, merged, to_text, without_data
+from mcp_optimizer.compression.shape_sources import shape_of_schema, shape_of_value
+from mcp_optimizer.compression.shapes import NOTHING, merged, to_text, without_data, written
 
 
 def nested(levels: int, key: str | None) -> Any:

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.compression.output_schemas import shape_of_schema
-from mcp_optimizer.compression.result_shapes import shape_of_value
-from mcp_optimizer.compression.shape_text import described, written
-from mcp_optimizer.compression.shapes import Shape, from_text, merged, to_text, without_data, without_envelope
+from mcp_optimizer.compression.shape_sources import shape_of_schema, shape_of_value
+from mcp_optimizer.compression.shapes import (
+    Shape,
+    described,
+    from_text,
+    merged,
+    to_text,
+    without_data,
+    without_envelope,
+    written,
+)
 
 CARDS = {
     "total": 2,

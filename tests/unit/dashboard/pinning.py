@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mcp_optimizer.access.trust.pins import baseline, identity_of, pin_of
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.pins import StoredPins
 from mcp_optimizer.domain.pins import Pins, ServerPin
 from mcp_optimizer.domain.tools import Definition, McpTool
-from mcp_optimizer.trust.pins import baseline, identity_of, pin_of
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from tests.unit.dashboard.test_dashboard import HOSTILE
 
 EVIL = '<b>x</b>/"reset\u200b'

@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.app.optimizer import Optimizer
+from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.guard import HEADERS
 from mcp_optimizer.dashboard.html import el, visible
@@ -29,7 +30,6 @@ from mcp_optimizer.dashboard.live_events import event_values
 from mcp_optimizer.dashboard.report_page import report_page
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.report import make_report
-from mcp_optimizer.settings import Settings, load_settings
 from tests.unit.dashboard.visiting import OWN_PAGE
 from tests.waiting import until
 

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from mcp_optimizer.cli.report_tables import NO_HISTORY, show_report
-from mcp_optimizer.dashboard.catalog_maps import catalog_map, shared_beginning
-from mcp_optimizer.dashboard.pages import Overview, ServerRow, overview_page
+from mcp_optimizer.dashboard.overview_pages import Overview, ServerRow, catalog_map, overview_page, shared_beginning
 from mcp_optimizer.dashboard.report_page import report_page
 from mcp_optimizer.dashboard.search_page import HitShown, SearchPage, search_page
 from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.gateway.found import likelihood
+from mcp_optimizer.gateway.found_tools import likelihood
+from mcp_optimizer.metrics.advice import troubles
 from mcp_optimizer.metrics.report import Report
 from mcp_optimizer.metrics.savings import Assumptions
-from mcp_optimizer.metrics.troubles import troubles
 from mcp_optimizer.metrics.usage import Usage, make_usage
 from mcp_optimizer.metrics.weights import Weight
 from tests.unit.catalogs import down, live_catalog, mcp_tool, running

@@ -10,13 +10,12 @@ import httpx2
 import pytest
 
 from mcp_optimizer.app.optimizer import Optimizer
+from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec, ServerSpec, Transport
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.dashboard.guard import HEADERS
 from mcp_optimizer.dashboard.login_pages import BegunLogin, LoginRow, logins_page, question_page
-from mcp_optimizer.dashboard.pages import ServerRow, servers_table
+from mcp_optimizer.dashboard.overview_pages import ServerRow, servers_table
 from mcp_optimizer.identity.login import LoginStatus
-from mcp_optimizer.settings import load_settings
-from mcp_optimizer.upstream.auth_spec import AuthKind, AuthSpec
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from tests.unit.dashboard.test_dashboard import HOSTILE, Elements, assert_harmless
 from tests.unit.dashboard.visiting import let_in
 

@@ -21,14 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.metrics.event_log import log_event
-from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.prometheus import Meters
-from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.savings import SILENCE, Assumptions, RunningSavings, savings
+from mcp_optimizer.metrics.recorder import Recorder, log_event
+from mcp_optimizer.metrics.savings import SILENCE, Assumptions, RunningSavings, prices_of, savings
 from mcp_optimizer.metrics.usage import make_usage
-from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.runtime.logs import configure_logging
+from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.serving.tracing import provider_to
 from tests.e2e.raw_clients import LEGACY

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from mcp_optimizer.dashboard.own_host import OwnHost
+from mcp_optimizer.dashboard.sign_in_host import SignInHost
 from mcp_optimizer.domain.principal import Role
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.signatures import Signatures
@@ -105,6 +105,6 @@ async def test_while_the_shared_key_cannot_be_read_there_is_no_name(monkeypatch:
     async def unread() -> None:
         return None
 
-    monkeypatch.setattr("mcp_optimizer.dashboard.own_host._PATIENCE", 0.05)
+    monkeypatch.setattr("mcp_optimizer.dashboard.sign_in_host._PATIENCE", 0.05)
     with pytest.raises(CatalogError, match="cannot be read"):
-        await OwnHost(Signatures(unread)).origin(8765)
+        await SignInHost(Signatures(unread)).origin(8765)

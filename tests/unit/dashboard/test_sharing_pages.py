@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.callers.keys import Wanted
-from mcp_optimizer.callers.known_keys import opened_keys
-from mcp_optimizer.callers.making import make_key
+from mcp_optimizer.access.callers.keys import Wanted, make_key
+from mcp_optimizer.access.callers.known_keys import opened_keys
 from mcp_optimizer.db.audit import StoredAudit
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.audit import AuditEntry

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from mcp_optimizer.dashboard.reception import WrongGuesses
 from mcp_optimizer.dashboard.sign_ins import LASTS, TICKET_LASTS, SignIns
-from mcp_optimizer.dashboard.wrong_guesses import WrongGuesses
+from mcp_optimizer.db.credentials import StoredSignIns
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.sign_ins import StoredSignIns
-from mcp_optimizer.domain.sign_in import SignInKind
+from mcp_optimizer.domain.credentials import SignInKind
 from mcp_optimizer.errors import CatalogError
 
 Made = Callable[..., SignIns]

@@ -12,10 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.dashboard.trial_fields import RAW, Control, TrialForm, WrongEntries
-from mcp_optimizer.dashboard.trial_form import MOST_CHOICES, MOST_FIELDS, form_for
+from mcp_optimizer.dashboard.trial_form import (
+    MOST_CHOICES,
+    MOST_FIELDS,
+    RAW,
+    Control,
+    InvalidEntries,
+    TrialForm,
+    arguments_of,
+    entered_for,
+    form_for,
+)
 from mcp_optimizer.dashboard.trial_pages import Trial, trial_section
-from mcp_optimizer.dashboard.trial_values import arguments_of, entered_for
 from tests.unit.dashboard.test_dashboard import assert_harmless
 
 PLAIN: dict[str, Any] = {
@@ -100,7 +108,7 @@ def test_what_is_entered_becomes_values_and_empty_fields_are_left_out() -> None:
 )
 def test_a_wrong_entry_is_named_with_its_field(name: str, text: str, problem: str) -> None:
     form = form_for(PLAIN)
-    with pytest.raises(WrongEntries) as raised:
+    with pytest.raises(InvalidEntries) as raised:
         entered(form, {"path": "x", name: text})
     assert list(raised.value.problems) == [keys(form)[name]]
     assert problem in raised.value.problems[keys(form)[name]]
@@ -108,14 +116,14 @@ def test_a_wrong_entry_is_named_with_its_field(name: str, text: str, problem: st
 
 def test_a_required_value_that_is_missing_is_named() -> None:
     form = form_for({"properties": {"n": {"type": "integer"}, "f": {}}, "required": ["n", "f"]})
-    with pytest.raises(WrongEntries) as raised:
+    with pytest.raises(InvalidEntries) as raised:
         arguments_of(form, {})
     assert set(raised.value.problems) == {"p0", "p1"}
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "{", '"x"'])
 def test_arguments_as_json_must_be_an_object(text: str) -> None:
-    with pytest.raises(WrongEntries):
+    with pytest.raises(InvalidEntries):
         arguments_of(TrialForm(is_raw=True), {RAW: text})
 
 
@@ -253,5 +261,5 @@ def test_whatever_is_entered_makes_arguments_or_says_which_field_is_wrong(
 def _made_or_wrong(form: TrialForm, sent: Mapping[str, str]) -> tuple[dict[str, Any] | None, Mapping[str, str]]:
     try:
         return arguments_of(form, sent), {}
-    except WrongEntries as wrong:
+    except InvalidEntries as wrong:
         return None, wrong.problems

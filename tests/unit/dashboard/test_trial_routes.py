@@ -22,7 +22,7 @@ from tests.unit.dashboard.test_dashboard import assert_harmless
 
 pytestmark = pytest.mark.process
 
-KANBAN = {"kanban": {"command": sys.executable, "args": ["-m", "mcp_optimizer.demo.kanban"]}}
+KANBAN = {"kanban": {"command": sys.executable, "args": ["-m", "mcp_optimizer_demo.kanban"]}}
 PLAIN = {"plain": plain_server("plain")}
 RAW = {"as": "json"}
 

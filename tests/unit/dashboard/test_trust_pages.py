@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mcp_optimizer.access.trust.pins import identity_of, instructions_of
+from mcp_optimizer.access.trust.review import digest
 from mcp_optimizer.domain.pins import INSTRUCTIONS
 from mcp_optimizer.domain.principal import Role
-from mcp_optimizer.trust.diffs import digest
-from mcp_optimizer.trust.pins import identity_of, instructions_of
 from tests.unit.dashboard.pinning import CHANGED, EVIL, QUOTED, SPEC, pinned, pins, tool
 from tests.unit.dashboard.test_dashboard import Elements
 from tests.unit.dashboard.visiting import gateway

@@ -7,8 +7,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcp_optimizer.callers.keys import Wanted, new_key
-from mcp_optimizer.callers.known_keys import opened_keys
+from mcp_optimizer.access.callers.keys import Wanted, new_key
+from mcp_optimizer.access.callers.known_keys import opened_keys
 from mcp_optimizer.domain.principal import Risk, Role
 
 

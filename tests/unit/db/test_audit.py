@@ -13,7 +13,7 @@ import pytest
 from mcp_optimizer.db.audit import AuditQuery, StoredAudit
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.tables import audit
-from mcp_optimizer.db.use import StoredUse
+from mcp_optimizer.db.tool_uses import StoredUse
 from mcp_optimizer.domain.audit import AuditEntry, bounded
 
 NOW = 1_800_000_000.0

@@ -11,12 +11,12 @@ import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow, ToolUpdateDetails
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import mcp_tool
 from tests.unit.db.filling import opened

@@ -19,12 +19,11 @@ from mcp_optimizer import Optimizer
 from mcp_optimizer.db import postgres as postgres_module
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import Database, open_database
-from mcp_optimizer.db.forms import StoredForms
+from mcp_optimizer.db.definition_forms import StoredForms, StoredShapes
 from mcp_optimizer.db.history import History
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.db.postgres import SCHEMA, engine_of, shown
 from mcp_optimizer.db.schema import HEAD, write_alone
-from mcp_optimizer.db.shapes import StoredShapes
 from mcp_optimizer.db.tables import metadata
 from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.domain.kept_results import KeptResult

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.private_files import make_folder, replace_file, write_file
-from mcp_optimizer.settings import Settings
+from mcp_optimizer.runtime.local_files import make_folder, replace_file, write_file
 from tests.e2e.running import command
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="other permissions")

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine
 from mcp_optimizer.db import schema
 from mcp_optimizer.db.database import prepare_file
 from mcp_optimizer.db.schema import HEAD
-from mcp_optimizer.db.shared_tables import metadata
+from mcp_optimizer.db.tables import metadata
 from tests.contract.test_migrations import with_later
 
 PREPARED = """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.domain.addresses import browser_address
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import load_settings
 
 
 @pytest.mark.parametrize(

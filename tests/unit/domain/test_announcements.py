@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from mcp_optimizer.domain.announcements import LONGEST, Announcement, News, read_announcement
+from mcp_optimizer.domain.gateways import LONGEST, Announcement, ChangeKind, read_announcement
 
 
 def test_what_one_gateway_says_another_reads() -> None:
-    said = Announcement("me", News.WRITTEN, ("a", "b"))
+    said = Announcement("me", ChangeKind.WRITTEN, ("a", "b"))
     assert read_announcement(said.written()) == said
 
 
 @pytest.mark.parametrize("names", [["n" * LONGEST], [f"server-{number}" for number in range(1_000)], ["\ud800" * 900]])
 def test_too_many_or_too_long_names_mean_everything(names: list[str]) -> None:
-    body = Announcement("me", News.WRITTEN, tuple(names)).written()
+    body = Announcement("me", ChangeKind.WRITTEN, tuple(names)).written()
     assert len(body) <= LONGEST
-    assert read_announcement(body) == Announcement("me", News.WRITTEN)
+    assert read_announcement(body) == Announcement("me", ChangeKind.WRITTEN)
 
 
 GOOD = {"v": 1, "by": "x", "news": "written", "names": []}

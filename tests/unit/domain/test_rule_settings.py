@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.app.options import policy_of
+from mcp_optimizer.app.part_options import policy_of
+from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.domain.decisions import Effect, Rule
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Risk
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import Settings, load_settings
 
 RULE = '[[rules]]\neffect = "deny"\n'
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.tools import McpTool
 from tests.unit.catalogs import gateway_over, live_catalog, mcp_tool, new_gateway, running
 from tests.unit.gateway.test_reply_text import TEXT, text_of, tool

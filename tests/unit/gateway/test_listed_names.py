@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.profiles.lists import ToolLists

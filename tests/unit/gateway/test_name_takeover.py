@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import ServerStatus

@@ -11,18 +11,18 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.domain.naming import alias
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.store import ResultStore
+from mcp_optimizer.results.result_store import ResultStore
 from mcp_optimizer.serving.client_habits import FindToolResponse, find_response
+from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState

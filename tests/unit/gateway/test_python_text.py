@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidRequest

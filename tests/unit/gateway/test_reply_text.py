@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
-from mcp_optimizer.gateway.found import FoundTools
+from mcp_optimizer.gateway.found_tools import FoundTools
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.serving.client_habits import SAVINGS_META_KEY, find_reply
 from mcp_optimizer.token_counter import TokenCounter

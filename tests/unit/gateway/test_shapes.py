@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import Any
 
-from mcp_optimizer.catalog.forms import Detail, ToolForms
-from mcp_optimizer.catalog.shapes import LearnedShapes
+from mcp_optimizer.catalog.learned_shapes import LearnedShapes
+from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.gateway.gateway import Gateway

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.access.policy.policy import Policy
+from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import InvalidRequest, RequestError, UnknownTool
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.gateway.permissions import Permissions
-from mcp_optimizer.gateway.views import Views
-from mcp_optimizer.policy.access import Policy
-from mcp_optimizer.policy.rules import RuleBook
+from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, new_gateway, running
 

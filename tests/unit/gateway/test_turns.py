@@ -11,14 +11,14 @@ from functools import partial
 
 import pytest
 
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.domain.principal import Principal
-from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.errors import InvalidRequest, TooManyCalls
+from mcp_optimizer.gateway.caller_threads import CallerThreads
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.gateway.turns import CallerTurns
-from mcp_optimizer.scripts.running import ScriptRunner
+from mcp_optimizer.scripts.runner import ScriptRunner
 from mcp_optimizer.serving.own_tools import OwnTools
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import gateway_over, mcp_tool, running
@@ -54,7 +54,7 @@ class Held:
 
 
 async def test_a_flood_by_one_caller_leaves_a_thread_for_another() -> None:
-    turns, held = CallerTurns("searches", WAITING, 3), Held()
+    turns, held = CallerThreads("searches", WAITING, 3), Held()
     flood = [asyncio.ensure_future(turns.run("loud", held.of("loud"))) for _ in range(40)]
     await until(lambda: len(held.began) == 2)
     quiet = asyncio.ensure_future(turns.run("quiet", held.of("quiet")))
@@ -66,7 +66,7 @@ async def test_a_flood_by_one_caller_leaves_a_thread_for_another() -> None:
 
 
 async def test_a_search_waits_for_a_few_of_each_other_caller_and_not_for_their_queues() -> None:
-    turns, held = CallerTurns("searches", WAITING, 3), Held()
+    turns, held = CallerThreads("searches", WAITING, 3), Held()
     names = ["a", "b", "c", "d"]
     flood = [asyncio.ensure_future(turns.run(name, held.of(name))) for name in names for _ in range(20)]
     await until(lambda: len(held.began) == 3)
@@ -80,7 +80,7 @@ async def test_a_search_waits_for_a_few_of_each_other_caller_and_not_for_their_q
 
 
 async def test_a_cancelled_search_leaves_the_queue() -> None:
-    turns, held = CallerTurns("searches", WAITING, 3), Held()
+    turns, held = CallerThreads("searches", WAITING, 3), Held()
     first = [asyncio.ensure_future(turns.run("one", held.of("first"))) for _ in range(2)]
     cancelled = [asyncio.ensure_future(turns.run("one", held.of("cancelled"))) for _ in range(20)]
     last = asyncio.ensure_future(turns.run("one", held.of("last")))
@@ -95,7 +95,7 @@ async def test_a_cancelled_search_leaves_the_queue() -> None:
 
 
 async def test_a_search_that_is_cancelled_while_it_runs_keeps_its_thread_until_it_is_done() -> None:
-    turns, held = CallerTurns("searches", WAITING, 1), Held()
+    turns, held = CallerThreads("searches", WAITING, 1), Held()
     running_one = asyncio.ensure_future(turns.run("one", held.of("running")))
     await until(lambda: held.began == ["running"])
     running_one.cancel()
@@ -109,7 +109,7 @@ async def test_a_search_that_is_cancelled_while_it_runs_keeps_its_thread_until_i
 
 
 async def test_more_searches_than_may_wait_are_told_to_wait_and_others_are_not() -> None:
-    turns, held = CallerTurns("searches", 3, 3), Held()
+    turns, held = CallerThreads("searches", 3, 3), Held()
     flood = [asyncio.ensure_future(turns.run("loud", held.of("loud"))) for _ in range(5)]
     await until(lambda: len(held.began) == 2)
     with pytest.raises(InvalidRequest, match=r"3 searches of this caller are waiting already. Wait for replies"):
@@ -123,7 +123,7 @@ async def test_more_searches_than_may_wait_are_told_to_wait_and_others_are_not()
 
 
 async def test_the_error_of_a_search_reaches_whoever_asked_and_frees_its_place() -> None:
-    turns = CallerTurns("searches", 1, 1)
+    turns = CallerThreads("searches", 1, 1)
 
     def fails() -> str:
         raise InvalidRequest("no")

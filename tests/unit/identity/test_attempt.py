@@ -8,9 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from mcp_optimizer.identity.attempt import Attempt
-from mcp_optimizer.identity.client_ids import ClientId
-from mcp_optimizer.identity.provider import Provider
+from mcp_optimizer.identity.oauth_client import Attempt, ClientId, Provider
 from mcp_optimizer.identity.web import LoginFailed
 
 ISSUER = "https://login.example"

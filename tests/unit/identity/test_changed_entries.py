@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mcp_optimizer.config.serverfile.spec import AuthSpec, ServerSpec, Transport
 from mcp_optimizer.identity.logins import Logins
-from mcp_optimizer.upstream.auth_spec import AuthSpec
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 SPEC = ServerSpec("far", Transport.HTTP, url="https://far.example/mcp")
 COMMAND = ServerSpec("far", Transport.HTTP, url="https://far.example/mcp", auth=AuthSpec(headers_command="print"))

@@ -11,19 +11,17 @@ from typing import Any
 import httpx2
 import pytest
 
+from mcp_optimizer.config.serverfile.redaction import Redactor
+from mcp_optimizer.config.serverfile.spec import NO_AUTH, AuthKind, AuthSpec, ServerSpec, Transport
 from mcp_optimizer.identity.challenges import Challenge, with_more
-from mcp_optimizer.identity.client_ids import ClientId, registered
 from mcp_optimizer.identity.discovery import discovered
 from mcp_optimizer.identity.login import SHARED, Login
-from mcp_optimizer.identity.provider import Provider
+from mcp_optimizer.identity.oauth_client import ClientId, Provider, registered
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InMemory, LoginStore
 from mcp_optimizer.identity.tokens import Tokens
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
-from mcp_optimizer.upstream.auth_spec import NO_AUTH, AuthKind, AuthSpec
-from mcp_optimizer.upstream.endings import LoginNeeded
-from mcp_optimizer.upstream.redaction import Redactor
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.request_errors import LoginNeeded
 
 URL = "https://mcp.example/mcp"
 ISSUER = "https://login.example"

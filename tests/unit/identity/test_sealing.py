@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.identity.keys import new_key, read_key
-from mcp_optimizer.identity.sealing import NotSealed, key_id_of, seal, unseal
+from mcp_optimizer.identity.vault import NotSealed, key_id_of, seal, unseal
 
 KEY = new_key()
 

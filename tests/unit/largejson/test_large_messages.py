@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_optimizer.largejson.large_messages import read_large as read_raw
 from mcp_optimizer.largejson.raw import plain
-from mcp_optimizer.largejson.reading import read_large as read_raw
 from mcp_optimizer.largejson.spans import decoded_parts, long_strings
 
 

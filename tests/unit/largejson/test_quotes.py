@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.largejson.quotes import in_strings, quotes_of
+from mcp_optimizer.largejson.spans import in_strings, quotes_of
 
 TEXTS = st.lists(st.sampled_from([b'"', b'"', b"\\", b" ", b"a"]), min_size=1, max_size=300).map(b"".join)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_optimizer.largejson.compact_json import parsed
+from mcp_optimizer.largejson.large_messages import read_large
 from mcp_optimizer.largejson.raw import LargeText, LargeValue, Placeholders, has_large, plain, wire_size
-from mcp_optimizer.largejson.reading import read_large
-from mcp_optimizer.largejson.text import parsed
 
 ROWS = [{"id": number, "name": f"person {number}", "tags": ["a,b", "{", "é"]} for number in range(20_000)]
 TEXT = 'quoted "text" \\ with \n lines, é漢字😀 ' * 5_000

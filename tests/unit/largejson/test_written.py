@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.audit.digests import digest_of_arguments
-from mcp_optimizer.largejson.written import Written, written
+from mcp_optimizer.access.audit.digests import digest_of_arguments
+from mcp_optimizer.largejson.compact_json import Written, written
 from mcp_optimizer.results.cache import CacheKey
 from mcp_optimizer.upstream.peer import to_wire
 

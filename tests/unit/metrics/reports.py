@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.app.optimizer import Optimizer
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.report import Report, make_report
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.usage import make_usage
 from mcp_optimizer.metrics.weights import weights
-from mcp_optimizer.settings import load_settings
 
 _TEXT = {"type": "string", "title": "Text", "description": "What it says."}
 _NUMBER = {"type": "integer", "minimum": 1, "description": "Which one."}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcp_optimizer.app.configuration import configuration_of
+from mcp_optimizer.app.part_options import configuration_of
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.history import History
 from mcp_optimizer.domain.events import Event, EventKind
-from mcp_optimizer.metrics.belonging import own_history
-from mcp_optimizer.settings import Settings
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.metrics.savings import own_history
 
 HOURS = 3_600.0
 

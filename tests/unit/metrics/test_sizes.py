@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.catalog.forms import ToolForms
-from mcp_optimizer.metrics.sizes import Making, measured_beside, sizes
+from mcp_optimizer.catalog.tool_forms import ToolForms
+from mcp_optimizer.metrics.tool_sizes import FormRecipe, measured_in_processes, sizes
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import live_catalog, mcp_tool, running
 
@@ -17,8 +17,8 @@ async def test_names_tokens_and_forms_are_those_of_the_catalog() -> None:
         running("ark", mcp_tool("same", "Two")),
     )
     snapshot = (await live_catalog(zoo, ark)).snapshot
-    measured = await measured_beside(
-        [(state.name, state.listing.tools) for state in (zoo, ark)], Making("cl100k_base", "sentence", "plain", {})
+    measured = await measured_in_processes(
+        [(state.name, state.listing.tools) for state in (zoo, ark)], FormRecipe("cl100k_base", "sentence", "plain", {})
     )
     shown = [(tool.name, tool.server, tool.tokens, tool.record.token_count) for tool in snapshot.running]
     assert [(tool.name, tool.server, tool.tokens, tool.record.token_count) for tool in measured.tools] == shown

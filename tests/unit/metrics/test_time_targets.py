@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.domain.tools import McpTool, TokenMetrics
 from mcp_optimizer.gateway.arguments import ArgumentCheck
 from mcp_optimizer.metrics.phases import measure_tool_tokens
@@ -20,8 +20,8 @@ from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS
 from mcp_optimizer.profiles.tiers import ProfileName, Tier
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import live_catalog, mcp_tool, new_gateway, running
-from tests.unit.demo.kanban_tools import kanban_tools
-from tests.unit.demo.sample_calls import KANBAN_CALLS
+from tests.unit.mcp_optimizer_demo.kanban_tools import kanban_tools
+from tests.unit.mcp_optimizer_demo.sample_calls import KANBAN_CALLS
 
 COUNTER = TokenCounter()
 

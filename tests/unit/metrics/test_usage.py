@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.audit.sessions import SessionLabels
+from mcp_optimizer.access.audit.trail import SessionLabels
 from mcp_optimizer.cli.reports import read_since
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event, EventKind, Outcome

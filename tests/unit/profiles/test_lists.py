@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.compression.short_descriptions import Level
 from mcp_optimizer.db.database import Database, open_database
-from mcp_optimizer.db.forms import StoredForms
+from mcp_optimizer.db.definition_forms import StoredForms
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError

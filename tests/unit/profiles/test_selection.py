@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.compression.short_descriptions import Level
 from mcp_optimizer.profiles.selection import LoadStrategy, Profiles, strategy_of
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason, Tier, rank
 

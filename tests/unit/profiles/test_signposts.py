@@ -11,20 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from mcp_optimizer.access.policy.policy import Policy
+from mcp_optimizer.access.policy.rules import RuleBook
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.decisions import Effect, Rule
 from mcp_optimizer.domain.own_tools import FIND_TOOL, INSTRUCTIONS, NO_SIGNPOST, OWN_TOOLS, Signpost, own_tools
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.gateway.permissions import Permissions
-from mcp_optimizer.gateway.views import Views
-from mcp_optimizer.known_clients.table import habits_of
-from mcp_optimizer.policy.access import Policy
-from mcp_optimizer.policy.rules import RuleBook
+from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.profiles.signposts import KnownSignpost, Signposts, about, line
 from mcp_optimizer.serving.signpost_file import keep_signpost, read_signpost
-from mcp_optimizer.settings import Settings, load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalog.test_admitting import Holding, catalog_with

@@ -11,7 +11,7 @@ import pytest
 from mcp_optimizer import TokenCounter
 from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.results.estimates import COUNTED_EXACTLY, Estimator
-from mcp_optimizer.results.reading import Text
+from mcp_optimizer.results.result_texts import Text
 
 ROOT = Path(__file__).parents[3]
 MOST_SAMPLED = 6 * COUNTED_EXACTLY

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.compression.result_shapes import shape_of_value
-from mcp_optimizer.compression.shape_text import written
+from mcp_optimizer.compression.shape_sources import shape_of_value
+from mcp_optimizer.compression.shapes import written
 from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.largejson.raw import LargeText, LargeValue
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.examples import example
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.reading import NO_JSON, Reading
+from mcp_optimizer.results.result_texts import NO_JSON, Reading, example
 from mcp_optimizer.token_counter import TokenCounter
 
 ROWS = {"total": 3, "rows": [{"id": number, "title": "ä" * 50, "open": True} for number in range(5_000)]}

@@ -9,9 +9,9 @@ import pytest
 
 from mcp_optimizer.results.estimates import COUNTED_EXACTLY, Estimator, TextKind, kind_of
 from mcp_optimizer.results.metadata import NOT_COUNTED, WARNING
-from mcp_optimizer.results.options import ResultOptions
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.reading import Reading
+from mcp_optimizer.results.result_options import ResultOptions
+from mcp_optimizer.results.result_texts import Reading
 from mcp_optimizer.token_counter import TokenCounter
 
 PROSE = "The quick brown fox jumps over the lazy dog, and then it has a rest beside the old stone bridge. "

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.results.document import read_document
-from mcp_optimizer.results.encodings import minified
-from mcp_optimizer.results.minifying import Minifier
-from mcp_optimizer.results.reading import encoded
+from mcp_optimizer.results.encodings import Minifier, minified
+from mcp_optimizer.results.result_texts import encoded
 from tests.unit.results.test_cut import CONTAINERS, STYLES
 
 WINDOWS = st.sampled_from([7, 64, 65, 200, 32_768])

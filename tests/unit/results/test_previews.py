@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from mcp_optimizer.results.limit_values import ResultLimits
-from mcp_optimizer.results.limits import limited
-from mcp_optimizer.results.options import Treatment
-from mcp_optimizer.results.reading import Reading
+from mcp_optimizer.results.limits import ResultLimits, limited
+from mcp_optimizer.results.result_options import Treatment
+from mcp_optimizer.results.result_texts import Reading
 from mcp_optimizer.token_counter import TokenCounter
 
 COUNT = TokenCounter().count_tokens

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from mcp_optimizer.app.options import price_of_results
+from mcp_optimizer.app.part_options import price_of_results
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.results.estimates import Estimator
+from mcp_optimizer.results.metadata import Price
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.price import Price
-from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 
 

@@ -10,10 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.results.document import read_document
-from mcp_optimizer.results.encodings import minified
-from mcp_optimizer.results.minifying import Minifier
-from mcp_optimizer.results.reading import decoded
-from mcp_optimizer.results.room import PartwiseCount, Room, parts
+from mcp_optimizer.results.encodings import Minifier, minified
+from mcp_optimizer.results.fitting import PartwiseCount, Room, parts
+from mcp_optimizer.results.result_texts import decoded
 from mcp_optimizer.token_counter import TokenCounter
 
 ENCODINGS = ["cl100k_base", "o200k_base"]

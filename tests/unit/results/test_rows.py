@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.results.metadata import DataInfo
-from mcp_optimizer.results.reading import Reading, compact
+from mcp_optimizer.results.result_texts import Reading, compact
 from mcp_optimizer.results.rows import find_table
 
 PEOPLE = [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Ben", "age": 7}]

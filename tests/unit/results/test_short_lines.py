@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.results.limit_values import ResultLimits
-from mcp_optimizer.results.limits import limited
-from mcp_optimizer.results.reading import Reading
-from mcp_optimizer.results.short_lines import only_line
+from mcp_optimizer.results.limits import ResultLimits, limited, only_line
+from mcp_optimizer.results.result_texts import Reading
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.results.test_limits import gate, text_result
 

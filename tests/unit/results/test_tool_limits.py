@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.results.asked_limits import asked_of
-from mcp_optimizer.results.limit_names import LIMITS, SAYING
 from mcp_optimizer.results.limits import around_of
-from mcp_optimizer.results.reading import Reading
-from mcp_optimizer.results.tool_limits import LINE_ROOM, Extent, extent_of
+from mcp_optimizer.results.result_texts import Reading
+from mcp_optimizer.results.tool_limits import LIMITS, LINE_ROOM, SAYING, Extent, asked_of, extent_of
 from mcp_optimizer.token_counter import TokenCounter
 
 NAN, ENDLESS = math.nan, math.inf

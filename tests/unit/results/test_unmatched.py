@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.results.notices import SELECTED_ROOM, Selection
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.selection import SELECTED_ROOM, Selection
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.results.test_outline import HOSTILE
 

@@ -14,13 +14,11 @@ from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 from mcp_optimizer.errors import CatalogError, InvalidRequest
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.limit_values import ResultLimits
-from mcp_optimizer.results.limits import whole_pieces
-from mcp_optimizer.results.options import ResultOptions, Treatment
+from mcp_optimizer.results.limits import ResultLimits, whole_pieces
 from mcp_optimizer.results.pipeline import NOT_KEPT, Results
-from mcp_optimizer.results.reading import Reading
-from mcp_optimizer.results.store import ResultStore, StoreLimits
-from mcp_optimizer.results.waiting import HeldResult, WaitingResults
+from mcp_optimizer.results.result_options import ResultOptions, Treatment
+from mcp_optimizer.results.result_store import HeldResult, ResultStore, StoreLimits, WaitingResults
+from mcp_optimizer.results.result_texts import Reading
 from tests.unit.results.test_limits import COUNTER, PEOPLE, text_result, texts
 from tests.waiting import until
 

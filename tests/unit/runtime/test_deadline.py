@@ -6,12 +6,11 @@ import asyncio
 
 import pytest
 
-from mcp_optimizer.runtime.deadline import Deadline
-from mcp_optimizer.runtime.moments import Moments
+from mcp_optimizer.runtime.loop_timers import Deadline, SlowTimer
 
 
 def deadline(seconds: float) -> Deadline:
-    return Deadline(seconds, Moments(min(0.1, seconds / 2)))
+    return Deadline(seconds, SlowTimer(min(0.1, seconds / 2)))
 
 
 async def test_what_takes_too_long_is_interrupted_and_its_task_goes_on() -> None:
@@ -31,7 +30,7 @@ async def test_what_ends_in_time_is_never_interrupted() -> None:
 
 async def test_it_interrupts_no_sooner_than_its_time() -> None:
     began = asyncio.get_running_loop().time()
-    with pytest.raises(TimeoutError), Deadline(0.1, Moments(0.01)):
+    with pytest.raises(TimeoutError), Deadline(0.1, SlowTimer(0.01)):
         await asyncio.Event().wait()
     assert asyncio.get_running_loop().time() - began >= 0.099
 

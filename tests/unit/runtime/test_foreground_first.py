@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.runtime.deferred_work import ForegroundGate
 
 
 async def test_background_work_goes_on_when_the_last_foreground_work_is_done() -> None:
-    foreground_first = ForegroundFirst()
+    foreground_first = ForegroundGate()
     with foreground_first.working():
         with foreground_first.working():
             waiting = asyncio.create_task(foreground_first.wait())
@@ -23,7 +23,7 @@ async def test_background_work_goes_on_when_the_last_foreground_work_is_done() -
 
 
 async def test_work_that_fails_is_over_too() -> None:
-    foreground_first = ForegroundFirst()
+    foreground_first = ForegroundGate()
     with pytest.raises(ValueError, match="broken"), foreground_first.working():
         raise ValueError("broken")
     async with asyncio.timeout(5):
@@ -31,7 +31,7 @@ async def test_work_that_fails_is_over_too() -> None:
 
 
 async def test_foreground_work_that_begins_at_the_same_time_comes_first() -> None:
-    foreground_first = ForegroundFirst()
+    foreground_first = ForegroundGate()
     waiting = asyncio.create_task(foreground_first.wait())
     await asyncio.sleep(0)
     with foreground_first.working():
@@ -41,7 +41,7 @@ async def test_foreground_work_that_begins_at_the_same_time_comes_first() -> Non
 
 
 async def test_nobody_waits_for_ever() -> None:
-    foreground_first = ForegroundFirst(patience=0.05)
+    foreground_first = ForegroundGate(patience=0.05)
     started = time.monotonic()
     with foreground_first.working():
         await foreground_first.wait()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from mcp_optimizer.runtime.moments import Moments
+from mcp_optimizer.runtime.loop_timers import SlowTimer
 from tests.waiting import until
 
 
 async def test_whoever_takes_longer_is_told_once_and_whoever_is_done_is_not() -> None:
     told: list[str] = []
-    moments = Moments(0.02)
+    moments = SlowTimer(0.02)
 
     def slow() -> None:
         told.append("slow")
@@ -33,7 +33,7 @@ async def test_whoever_takes_longer_is_told_once_and_whoever_is_done_is_not() ->
 
 async def test_nobody_is_told_before_a_moment_is_over_although_the_timer_runs_for_others() -> None:
     loop, told, began = asyncio.get_running_loop(), asyncio.Event(), 0.0
-    moments = Moments(0.05)
+    moments = SlowTimer(0.05)
 
     def begin_another() -> None:
         nonlocal began
@@ -46,7 +46,7 @@ async def test_nobody_is_told_before_a_moment_is_over_although_the_timer_runs_fo
 
 
 async def test_a_callback_may_end_itself_and_begin_again() -> None:
-    moments, told = Moments(0.01), 0
+    moments, told = SlowTimer(0.01), 0
 
     def again() -> None:
         nonlocal told

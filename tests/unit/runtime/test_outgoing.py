@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
+from mcp_optimizer.config.serverfile.spec import NO_AUTH
 from mcp_optimizer.identity.challenges import Challenge
 from mcp_optimizer.identity.discovery import discovered
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
@@ -26,7 +27,6 @@ from mcp_optimizer.runtime.outgoing import (
     is_this_machine,
     written_distance,
 )
-from mcp_optimizer.upstream.auth_spec import NO_AUTH
 
 EVERYWHERE = str(ipaddress.IPv4Address(0))
 PUBLIC, PRIVATE, HERE = "93.184.216.34", "10.1.2.3", "127.0.0.1"

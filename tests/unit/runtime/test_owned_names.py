@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.runtime.owned_names import OwnedNames, is_whole_name, new_owner, owner_of_event, owner_of_question
-from mcp_optimizer.runtime.signatures import Signatures
+from mcp_optimizer.runtime.signatures import (
+    OwnedNames,
+    Signatures,
+    is_whole_name,
+    new_owner,
+    owner_of_event,
+    owner_of_question,
+)
 
 
 async def key() -> bytes:

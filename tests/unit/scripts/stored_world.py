@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.scripts import ScriptRows
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.domain.stored_script import StoredScript
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.gateway.built_in import BuiltInServers
+from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.gateway.permissions import Permissions
-from mcp_optimizer.gateway.views import Views
+from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.policy.access import Policy
-from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.names import Toolbox
-from mcp_optimizer.scripts.problems import Problem
+from mcp_optimizer.scripts.problems import CheckResult, Problem
 from mcp_optimizer.scripts.saving import WantedScript
-from mcp_optimizer.scripts.standing import ScriptState
 from mcp_optimizer.scripts.stored import ScriptSources, StoredScripts
+from mcp_optimizer.scripts.stored_tool import ScriptState
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import RecordingPool, live_catalog, mcp_tool, new_gateway, running
 
@@ -90,9 +88,9 @@ class World:
         )
         self.scripts = StoredScripts(sources)
 
-    async def _check(self, _script: StoredScript, _toolbox: Toolbox) -> Checked:
+    async def _check(self, _script: StoredScript, _toolbox: Toolbox) -> CheckResult:
         self.checks += 1
-        return Checked(tuple(Problem(1, problem) for problem in self.problems))
+        return CheckResult(tuple(Problem(1, problem) for problem in self.problems))
 
     async def save(self, wanted: WantedScript = OPEN_CARDS, *, replaces: bool = False) -> StoredScript:
         saved = await self.scripts.save(wanted, replaces=replaces)

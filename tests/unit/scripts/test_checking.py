@@ -16,18 +16,18 @@ import pytest
 from pydantic_monty import AsyncMonty, MontyError, MontyRuntimeError
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.compression.result_shapes import shape_of_value
+from mcp_optimizer.compression.shape_sources import shape_of_value
 from mcp_optimizer.compression.shapes import Shape, merged, without_data
-from mcp_optimizer.demo.kanban.server import KANBAN_TOOLS
-from mcp_optimizer.demo.sql.server import SQL_TOOLS
-from mcp_optimizer.demo.web.server import WEB_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.checking import ScriptChecker
 from mcp_optimizer.scripts.interpreter import BUILTINS, IMPORTED, MEMBERS
 from mcp_optimizer.scripts.names import MODULES, Toolbox
 from mcp_optimizer.scripts.problems import Problem
-from mcp_optimizer.scripts.worker_code import PRELUDE
+from mcp_optimizer.scripts.worker_prelude import PRELUDE
+from mcp_optimizer_demo.kanban.server import KANBAN_TOOLS
+from mcp_optimizer_demo.sql.server import SQL_TOOLS
+from mcp_optimizer_demo.web.server import WEB_TOOLS
 from tests.unit.scripts.tools import catalog_tool, of_details
 
 HERE = Path(__file__).parent

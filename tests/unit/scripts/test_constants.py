@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from mcp_optimizer.scripts.constants import Constants
+from mcp_optimizer.scripts.call_sites import Constants
 from mcp_optimizer.scripts.syntax import bound_names
 
 

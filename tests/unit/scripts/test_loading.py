@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.domain.own_tools import own_tools
-from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.domain.own_tools import ScriptMode, own_tools
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.catalog.record import make_records
+from mcp_optimizer.catalog.tools import make_records
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.scripts.names import Toolbox, parameters_of, python_name
 from mcp_optimizer.search.lexical import Vocabulary

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_optimizer.domain.stored_script import ParameterType, ScriptParameter, StoredScript, UsedTool
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.scripts.stored_texts import check_description, check_name, check_source, parameter_of
+from mcp_optimizer.scripts.saving import check_description, check_name, check_source, parameter_of
 
 
 @pytest.mark.parametrize("name", ["open_cards", "Weekly-Report2", "x", "a" * 48])

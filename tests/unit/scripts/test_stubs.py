@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.catalog.shapes import shape_text
+from mcp_optimizer.catalog.learned_shapes import shape_text
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.stubs import short_stub
 from tests.unit.scripts.tools import catalog_tool

@@ -10,7 +10,7 @@ import pytest
 from pydantic_monty import AsyncMonty
 
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.scripts.worker_pool import WorkerPool
+from mcp_optimizer.scripts.workers import WorkerPool
 
 REAL = Path(sysconfig.get_path("scripts")) / "monty"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.catalog.record import make_records
+from mcp_optimizer.catalog.tools import make_records
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.lexical import Vocabulary
 

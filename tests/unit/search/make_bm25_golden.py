@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.demo.kanban.server import KANBAN_TOOLS
 from mcp_optimizer.search.lexical import FIELDS
 from mcp_optimizer.search.words import terms
+from mcp_optimizer_demo.kanban.server import KANBAN_TOOLS
 
 GOLDEN = Path(__file__).with_name("bm25_golden.json")
 NAME_REPEATS = 2

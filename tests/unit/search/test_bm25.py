@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mcp_optimizer.search import lexical
-from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.lexical import FIELDS, LexicalIndex, Vocabulary, count_terms
+from mcp_optimizer.search.tool_texts import Document
 
 GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("bm25_golden.json").read_text(encoding="utf-8"))
 

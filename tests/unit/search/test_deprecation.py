@@ -6,8 +6,7 @@ import pytest
 
 from mcp_optimizer.compression.abbreviate import abbreviated
 from mcp_optimizer.compression.compress import SchemaNotes, compress
-from mcp_optimizer.compression.descriptions import ShortDescription
-from mcp_optimizer.compression.documentation import concise
+from mcp_optimizer.compression.short_descriptions import ShortDescription, concise
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.search.deprecation import Superseded, sentence, successors

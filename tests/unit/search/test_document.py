@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pytest
 
-from mcp_optimizer.search.document import parameter_texts
+from mcp_optimizer.search.tool_texts import parameter_texts
 
 
 def words_of(description: str) -> str:

@@ -16,16 +16,14 @@ import numpy as np
 import pytest
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.search.document import document
 from mcp_optimizer.search.encoders.choose import MODEL, load_encoder
 from mcp_optimizer.search.encoders.onnx import OnnxEncoder
+from mcp_optimizer.search.encoders.onnx_model import WordPieces
 from mcp_optimizer.search.encoders.remote import RemoteEncoder
 from mcp_optimizer.search.encoders.static import StaticEncoder
-from mcp_optimizer.search.encoders.wordpiece import WordPieces
-from mcp_optimizer.search.engine import Encoder, SearchIndex
+from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Floats, Vocabulary, count_terms
-from mcp_optimizer.search.parts import Entry
-from mcp_optimizer.search.tooltext import tool_text
+from mcp_optimizer.search.tool_texts import document, tool_text
 from tests.unit.catalogs import mcp_tool
 from tests.unit.endpoints import serving
 

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.search.document import document
 from mcp_optimizer.search.encoders.choose import load_encoder
-from mcp_optimizer.search.engine import Encoder, SearchIndex, SearchResult
+from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex, SearchResult
 from mcp_optimizer.search.lexical import Vocabulary, count_terms
-from mcp_optimizer.search.parts import Entry
-from mcp_optimizer.search.tooltext import tool_text
+from mcp_optimizer.search.tool_texts import document, tool_text
 
 SPECIAL = {
     "create_refund": "Refund a payment intent in Stripe, in whole or in part.",

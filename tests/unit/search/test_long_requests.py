@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from mcp_optimizer.catalog.record import make_records
+from mcp_optimizer.catalog.tools import make_records
 from mcp_optimizer.domain.tools import Definition
-from mcp_optimizer.search.engine import SearchIndex
+from mcp_optimizer.search.engine import Entry, SearchIndex
 from mcp_optimizer.search.lexical import Floats, Vocabulary
-from mcp_optimizer.search.parts import Entry
-from mcp_optimizer.search.tooltext import KEYWORD_CHARS, REQUEST_CHARS, REQUEST_WORDS, keywords_read, request_read
+from mcp_optimizer.search.tool_texts import KEYWORD_CHARS, REQUEST_CHARS, REQUEST_WORDS, keywords_read, request_read
 from tests.unit.catalogs import mcp_tool
 from tests.unit.search.toy_encoder import ToyEncoder
 

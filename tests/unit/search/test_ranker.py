@@ -11,12 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.search.deprecation import Superseded
-from mcp_optimizer.search.document import Document
-from mcp_optimizer.search.learned import FEATURES, FIT_FEATURES, HIT_FEATURES, Fusion, Regime, read_fusion
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.names import Names
-from mcp_optimizer.search.ranker import EXACT_NAME_BONUS, Beside, Cosines, Ranking, feature_matrix, nothing, rank
-from mcp_optimizer.search.tooltext import query_parts
+from mcp_optimizer.search.name_index import Names
+from mcp_optimizer.search.ranker import (
+    EXACT_NAME_BONUS,
+    FEATURES,
+    FIT_FEATURES,
+    HIT_FEATURES,
+    Cosines,
+    Fusion,
+    RankAdjustments,
+    Ranking,
+    Regime,
+    feature_matrix,
+    nothing,
+    rank,
+    read_fusion,
+)
+from mcp_optimizer.search.tool_texts import Document, query_parts
 
 DOCUMENTS = (
     Document("create_issue", "github", "Open a ticket in a repository", "title body"),
@@ -368,16 +380,18 @@ def test_a_deprecated_tool_stands_below_what_it_points_to_and_below_its_equals_i
     fusion = both(regime(cosine=1.0))
     given = cosines(0.9, 0.1, 0.5, 0.4)
     tools = [("s", "old", ("new",)), ("s", "new", None), ("s", "older", ()), ("s", "other", None)]
-    found = ranked("ticket", fusion, given=given, beside=Beside(Superseded.of(tools)))
+    found = ranked("ticket", fusion, given=given, beside=RankAdjustments(Superseded.of(tools)))
     assert found.positions.tolist() == [1, 0, 2, 3]
     assert found.scores[2] == pytest.approx(0.4)
     # If the tool that replaces it is not allowed, the deprecated tool comes first.
     hidden = np.array([1, 0, 1, 1], dtype=np.bool_)
-    without = ranked("ticket", fusion, given=given, allowed=hidden, beside=Beside(Superseded.of(tools)))
+    without = ranked("ticket", fusion, given=given, allowed=hidden, beside=RankAdjustments(Superseded.of(tools)))
     assert without.positions.tolist() == [0, 2, 3]
 
 
 def test_a_prior_moves_equals_apart() -> None:
     prior = np.array([0.0, 0.0, 0.0, 0.02], dtype=np.float32)
-    found = ranked("zebra", both(regime(cosine=1.0)), given=cosines(0.5, 0.2, 0.2, 0.49), beside=Beside(prior=prior))
+    found = ranked(
+        "zebra", both(regime(cosine=1.0)), given=cosines(0.5, 0.2, 0.2, 0.49), beside=RankAdjustments(prior=prior)
+    )
     assert found.positions.tolist()[:2] == [3, 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.search.several import MOST_PARTS, several
+from mcp_optimizer.search.actions import MOST_PARTS, several
 
 
 @pytest.mark.parametrize(

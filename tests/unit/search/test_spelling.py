@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.search.spelling import grouped, repaired
+from mcp_optimizer.search.typing_errors import grouped, repaired
 from mcp_optimizer.search.words import terms
 
 KNOWN = frozenset(terms("search the web, delete a kubernetes pod, create an issue in a repository, list fields"))

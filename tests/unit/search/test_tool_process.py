@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from mcp_optimizer.search.encoders import tool_process
-from mcp_optimizer.search.encoders.beside import EncoderBeside
 from mcp_optimizer.search.encoders.choose import MODEL, load_encoder
-from mcp_optimizer.search.encoders.onnx import OnnxEncoder
+from mcp_optimizer.search.encoders.onnx import DeferredEncoder, OnnxEncoder
 from mcp_optimizer.search.encoders.tool_process import ToolProcess
 from mcp_optimizer.search.vectors import numbers
 from tests.waiting import until
@@ -57,7 +56,7 @@ def has_ended(pid: int) -> bool:
 
 
 def test_it_makes_the_same_vectors_as_the_encoder_under_the_same_name(process: ToolProcess, onnx: OnnxEncoder) -> None:
-    encoder = EncoderBeside(onnx, MODEL, process)
+    encoder = DeferredEncoder(onnx, MODEL, process)
     made = [numbers(vector) for vector in encoder.embed_tools(TEXTS)]
     assert not encoder.is_loaded
     np.testing.assert_array_equal(np.stack(made), onnx.embed_tools(TEXTS))
@@ -81,14 +80,14 @@ async def test_it_ends_when_nobody_needs_it_and_the_next_batch_starts_another() 
 
 
 def test_once_somebody_has_searched_the_gateway_embeds_itself(process: ToolProcess, onnx: OnnxEncoder) -> None:
-    encoder = EncoderBeside(onnx, MODEL, process)
+    encoder = DeferredEncoder(onnx, MODEL, process)
     encoder.embed_queries(["create an issue"])
     assert len(list(encoder.embed_tools(["a"]))) == 1
     assert process.pid is None
 
 
 def test_a_process_that_is_killed_costs_no_vectors(process: ToolProcess, onnx: OnnxEncoder) -> None:
-    encoder = EncoderBeside(onnx, MODEL, process)
+    encoder = DeferredEncoder(onnx, MODEL, process)
     encoder.embed_tools(["a"])
     os.kill(process.pid or 0, signal.SIGKILL)
     assert [len(numbers(vector)) for vector in encoder.embed_tools(["a", "b"])] == [384, 384]
@@ -97,7 +96,7 @@ def test_a_process_that_is_killed_costs_no_vectors(process: ToolProcess, onnx: O
 
 def test_a_process_that_takes_too_long_is_ended_and_costs_no_vectors(onnx: OnnxEncoder) -> None:
     process = ToolProcess(MODEL, longest_wait=0.01)
-    encoder = EncoderBeside(onnx, MODEL, process)
+    encoder = DeferredEncoder(onnx, MODEL, process)
     assert len(list(encoder.embed_tools(["a"]))) == 1
     assert (process.pid, encoder.is_loaded) == (None, True)
 
@@ -107,7 +106,7 @@ def test_where_no_process_can_be_started_the_gateway_embeds_itself(
     executable: str, onnx: OnnxEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
-    encoder = EncoderBeside(onnx, MODEL)
+    encoder = DeferredEncoder(onnx, MODEL)
     assert len(list(encoder.embed_tools(["a"]))) == 1
     assert encoder.is_loaded
 
@@ -133,7 +132,7 @@ def test_it_gets_no_secret_and_reads_no_module_of_the_current_folder(
 
 def test_only_a_gateway_that_serves_gets_it() -> None:
     assert isinstance(load_encoder("bundled"), OnnxEncoder)
-    assert isinstance(load_encoder("bundled", saves_memory=True), EncoderBeside)
+    assert isinstance(load_encoder("bundled", saves_memory=True), DeferredEncoder)
 
 
 def test_the_process_answers_each_line_and_ends_with_its_input(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.search.actions import asks_to_destroy, destroys
 from mcp_optimizer.search.words import words
 from tests.unit.catalogs import gateway_over, mcp_tool, running

@@ -15,13 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.search.document import Document, document
-from mcp_optimizer.search.engine import Encoder, SearchIndex, SearchResult, learned
-from mcp_optimizer.search.learned import FEATURES, FIT_FEATURES
+from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex, SearchResult, learned
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.parts import Entry
-from mcp_optimizer.search.ranker import Mask
-from mcp_optimizer.search.tooltext import tool_text
+from mcp_optimizer.search.ranker import FEATURES, FIT_FEATURES, Mask
+from mcp_optimizer.search.tool_texts import Document, document, tool_text
 from mcp_optimizer.search.words import name_key, terms, words
 from tests.unit.catalogs import mcp_tool
 from tests.unit.search.toy_encoder import ToyEncoder, UnreachableEncoder

@@ -15,9 +15,9 @@ from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.relay.wire import for_era
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http import McpEndpoint
+from mcp_optimizer.serving.relay.wire import for_era
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, message
 from tests.unit.serving.test_http_connections import served as listening
 

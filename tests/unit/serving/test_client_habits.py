@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.compression.compress import Dialect, compress
+from mcp_optimizer.config.known_clients.table import HABITS
 from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits
 from mcp_optimizer.domain.own_tools import own_tools
-from mcp_optimizer.known_clients.habits import UNKNOWN, ClientHabits
-from mcp_optimizer.known_clients.table import HABITS
 from mcp_optimizer.serving.client_habits import conversation_of, dialect_for
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import mcp_tool

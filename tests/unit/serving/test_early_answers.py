@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer import Optimizer, __version__
+from mcp_optimizer.config.known_clients.table import HABITS, habits_of
 from mcp_optimizer.domain.own_tools import Signpost, own_tools, splits_calls
-from mcp_optimizer.known_clients.table import HABITS, habits_of
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.serving.early_answers import FirstRequests
 from tests.unit.serving.first_exchange import FIRST, answered_early, by_id, encoded, replies_to

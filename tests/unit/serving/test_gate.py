@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.relay.connected import Outbox
-from mcp_optimizer.relay.wire import TooDeep, sendable
 from mcp_optimizer.serving.gate import Gate, Refused
 from mcp_optimizer.serving.messages import id_of
-from mcp_optimizer.upstream.lines import Overlong, lines
+from mcp_optimizer.serving.relay.connected import Outbox
+from mcp_optimizer.serving.relay.wire import TooDeep, sendable
+from mcp_optimizer.upstream.transports.bounded_lines import OverlongLine, lines
 
 
 async def lines_of(data: bytes, most: int, step: int) -> list[bytes | str | int | None]:
@@ -28,7 +28,7 @@ async def lines_of(data: bytes, most: int, step: int) -> list[bytes | str | int 
             yield data[at : at + step]
 
     found = [line async for line in lines(chunks(), most, gives_up=False)]
-    return [id_of(line) if isinstance(line, Overlong) else bytes(line) for line in found]
+    return [id_of(line) if isinstance(line, OverlongLine) else bytes(line) for line in found]
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b" "))), st.integers(1, 40))

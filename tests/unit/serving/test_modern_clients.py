@@ -10,9 +10,9 @@ from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from mcp_optimizer.relay.head import Fields
 from mcp_optimizer.serving.messages import CALL
 from mcp_optimizer.serving.modern_clients import ModernClients, SchemaOf
+from mcp_optimizer.serving.relay.head import Fields
 from tests.e2e.raw_clients import MODERN, message
 
 WITH_HEADER = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}

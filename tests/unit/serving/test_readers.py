@@ -12,23 +12,22 @@ import pytest
 from mcp import Client
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
-from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.access.policy.policy import Policy
+from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.domain.decisions import Effect, Rule
+from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.domain.principal import Risk
-from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.gateway.permissions import Permissions
-from mcp_optimizer.gateway.views import Views
-from mcp_optimizer.policy.access import Policy
-from mcp_optimizer.policy.rules import RuleBook
-from mcp_optimizer.relay.server import Relay
+from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.store import ResultStore
-from mcp_optimizer.scripts.running import ScriptRunner
+from mcp_optimizer.results.result_options import ResultOptions, Treatment
+from mcp_optimizer.results.result_store import ResultStore
+from mcp_optimizer.scripts.runner import ScriptRunner
+from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.server import ServerOptions, build_server
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, live_catalog, mcp_tool, running

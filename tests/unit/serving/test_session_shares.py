@@ -10,8 +10,8 @@ import httpx2
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 
-from mcp_optimizer.callers.credentials import Credentials
-from mcp_optimizer.callers.door import Door
+from mcp_optimizer.access.callers.door import Door
+from mcp_optimizer.access.callers.verification import Credentials
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.signatures import Signatures

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_optimizer.upstream.diagnostics import Diagnostics
-from mcp_optimizer.upstream.endings import RpcError
-from mcp_optimizer.upstream.failure import FailureKind
-from mcp_optimizer.upstream.failure_reasons import Failure
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.domain.failure_kinds import FailureKind
+from mcp_optimizer.upstream.diagnostics import Diagnostics, Failure
 from mcp_optimizer.upstream.peer import Message, Peer
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.request_errors import RpcError
 
 Reply = dict[str, Any] | Exception | None
 """A result, an error, or silence. An `RpcError` is sent as a JSON-RPC error; any other error breaks the exchange."""

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.upstream.auth_spec import AuthSpec
-from mcp_optimizer.upstream.config import parse_server_file
-from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.config.serverfile.parser import parse_server_file
+from mcp_optimizer.config.serverfile.spec import AuthSpec, ServerSpec
 
 URL = {"url": "https://example.com/mcp"}
 SECRET = "pl4nted-s3cret"

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.pool import UpstreamPool
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.reporting import ServerNews
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from tests.unit.upstream.fake_server import FakeServer, FakeServers
 

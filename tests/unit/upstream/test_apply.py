@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec, ToolSelection, Transport
 from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, ConfigurationError, ServerUnavailable
-from mcp_optimizer.upstream.pool import Applied
-from mcp_optimizer.upstream.selection import ToolSelection
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.pool import AppliedEntries
 from tests.unit.upstream.fake_server import FakeServer, called, tool
 from tests.unit.upstream.running_pool import QUICK, running
 from tests.waiting import until
@@ -31,7 +30,7 @@ async def test_entries_that_stay_the_same_keep_their_sessions_in_whatever_order(
     async with running(one=one, two=two) as servers:
         await servers.pool.settled(10)
         before = len(servers.states)
-        assert servers.pool.apply([spec("two"), spec("one")]) == Applied(unchanged=("two", "one"))
+        assert servers.pool.apply([spec("two"), spec("one")]) == AppliedEntries(unchanged=("two", "one"))
         assert [state.name for state in servers.pool.states()] == ["two", "one"]
         await servers.call("one")
         assert (len(one.lives), len(two.lives), len(servers.states)) == (1, 1, before)
@@ -41,7 +40,7 @@ async def test_an_added_server_starts_and_a_removed_one_ends() -> None:
     one, two = FakeServer(), FakeServer()
     async with running(spec("one"), one=one, two=two) as servers:
         await servers.until_up("one")
-        assert servers.pool.apply([spec("two")]) == Applied(added=("two",), removed=("one",))
+        assert servers.pool.apply([spec("two")]) == AppliedEntries(added=("two",), removed=("one",))
         assert servers.gone == ["one"]
         await servers.until_up("two")
         await until(lambda: one.life.has_ended)
@@ -161,7 +160,7 @@ async def test_entries_are_taken_before_the_start_and_ignored_after_the_end() ->
         servers.pool.start()
         await servers.until_up("two")
         await servers.pool.stop()
-        assert servers.pool.apply([spec("one")]) == Applied(unchanged=("two",))
+        assert servers.pool.apply([spec("one")]) == AppliedEntries(unchanged=("two",))
     assert one.lives == []
 
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.upstream.attribution import Attribution
-from mcp_optimizer.upstream.exchange import Deadlines, Exchange
+from mcp_optimizer.upstream.exchanges import Attribution, Deadlines, Exchange
 
 
 async def _ignored(_method: str, _params: Any) -> None:

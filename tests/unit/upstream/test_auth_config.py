@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.upstream.auth_spec import NO_AUTH, AuthKind, AuthSpec
-from mcp_optimizer.upstream.failure import FailureKind
-from mcp_optimizer.upstream.redaction import Redactor
+from mcp_optimizer.config.serverfile.redaction import Redactor
+from mcp_optimizer.config.serverfile.spec import NO_AUTH, AuthKind, AuthSpec
+from mcp_optimizer.domain.failure_kinds import FailureKind
 from tests.unit.upstream.login_entries import ACCOUNT, KEY, SECRET, URL, auth, one, problem
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.upstream.auth_spec import AuthKind, AuthSpec
+from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec
 from tests.unit.upstream.login_entries import ACCOUNT, KEY, SECRET, auth, problem
 
 

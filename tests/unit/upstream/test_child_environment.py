@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.upstream.processes import child_environment
+from mcp_optimizer.upstream.transports.processes import child_environment
 
 OURS = {
     "PATH": "/usr/bin:/bin",

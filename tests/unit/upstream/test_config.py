@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_optimizer.config.serverfile.parser import parse_server_file, read_server_file
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.upstream.config import parse_server_file, read_server_file
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 FILE = Path("/home/ada/project/mcp.json")
 

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from mcp_optimizer.upstream import connections
-from mcp_optimizer.upstream.connections import ArrivingBody, KeptConnections, origin_of, written_head
+from mcp_optimizer.upstream.transports import connections
+from mcp_optimizer.upstream.transports.connections import ArrivingBody, KeptConnections, origin_of, written_head
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

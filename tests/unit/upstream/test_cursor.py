@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.upstream.cursor import Cursor
+from mcp_optimizer.upstream.listing import Cursor
 
 
 def test_each_page_names_the_next_until_one_names_none() -> None:

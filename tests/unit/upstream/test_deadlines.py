@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import pytest
 
 from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcTimeout
-from mcp_optimizer.upstream.exchange import Deadlines, Exchange
+from mcp_optimizer.upstream.exchanges import Deadlines, Exchange
 from mcp_optimizer.upstream.peer import Message, Peer
+from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcTimeout
 from tests import waiting
 
 

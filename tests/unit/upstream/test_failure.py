@@ -5,12 +5,12 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from mcp_optimizer.cli.advice import advise
+from mcp_optimizer.cli.server_advice import advise
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.failure import FailureKind
-from mcp_optimizer.upstream.failure_reasons import CommandNotFound, explained, redirected, refused_with
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.diagnostics import CommandNotFound, explained, redirected, refused_with
+from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.state import UpstreamState
 
 ERRORS = [

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.upstream.config import parse_server_file, read_server_file
-from mcp_optimizer.upstream.file_edits import (
+from mcp_optimizer.config.serverfile.file_edits import (
     EMPTY,
     change_file,
     entries_in,
@@ -21,6 +19,8 @@ from mcp_optimizer.upstream.file_edits import (
     with_tool_on,
     without_entry,
 )
+from mcp_optimizer.config.serverfile.parser import parse_server_file, read_server_file
+from mcp_optimizer.errors import ConfigurationError
 
 TEXT = """\
 {

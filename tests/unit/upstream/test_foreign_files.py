@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.config.serverfile.parser import parse_server_file, read_server_file
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.upstream.config import parse_server_file, read_server_file
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "clients"
 

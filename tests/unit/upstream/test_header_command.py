@@ -17,11 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mcp_optimizer.config.serverfile.spec import AuthSpec, ServerSpec, Transport
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.upstream import processes
-from mcp_optimizer.upstream.auth_spec import AuthSpec
 from mcp_optimizer.upstream.header_command import HeaderCommand
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.transports import processes
 from tests.waiting import until
 
 pytestmark = [

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from mcp_optimizer.upstream.http_bodies import BodyUnreadable, whole_body
-from mcp_optimizer.upstream.http_client import ServerClient, http_client
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.transports.http_bodies import BodyUnreadable, whole_body
+from mcp_optimizer.upstream.transports.http_client import ServerClient, http_client
 from tests.unit.upstream.test_connections import OK, Listener
 
 COOKIE = OK.replace(b"content-length", b"set-cookie: place=7; Path=/\r\ncontent-length")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.app.servers import server_specs
+from mcp_optimizer.config.serverfile.parser import parse_server_file
+from mcp_optimizer.config.serverfile.self_reference import is_own_address
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.config.trusted_files import trust
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.folders.trusted import trust
-from mcp_optimizer.settings import Settings
-from mcp_optimizer.upstream.config import parse_server_file
-from mcp_optimizer.upstream.itself import is_own_address
 
 
 def problem(entry: dict[str, Any], path: Path, name: str = "me") -> str:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_optimizer.config.serverfile.spec import ToolSelection
 from mcp_optimizer.upstream.listing import LeftOut, Listing, list_tools, read_tools
-from mcp_optimizer.upstream.selection import ToolSelection
 from tests.conftest import DATA
 
 DUMPS = DATA / "mcp-tools"

@@ -12,8 +12,8 @@ import pytest
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.errors import LoginRequired, OptimizerError
 from mcp_optimizer.upstream.authorization import LoginOffer
-from mcp_optimizer.upstream.login_in_call import LoginInCall
 from mcp_optimizer.upstream.parked import ParkedCalls, Request
+from mcp_optimizer.upstream.server_calls import LoginInCall
 from tests import waiting
 
 ADDRESS = "https://login.example/authorize"

@@ -7,11 +7,11 @@ import threading
 from collections import Counter
 from contextlib import suppress
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.upstream.listing import Listing, list_tools
 from mcp_optimizer.upstream.pacing import Pacer
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.starting import Starting
+from mcp_optimizer.upstream.pool import UnsettledServers
 from mcp_optimizer.upstream.state import UpstreamState
 
 
@@ -104,7 +104,7 @@ def state(name: str, status: ServerStatus) -> UpstreamState:
 
 
 async def test_a_pool_is_settled_once_every_server_is_up_down_or_gone() -> None:
-    starting = Starting(state(name, ServerStatus.STARTING) for name in "abc")
+    starting = UnsettledServers(state(name, ServerStatus.STARTING) for name in "abc")
     over = asyncio.ensure_future(starting.over(30))
     starting.changed(state("a", ServerStatus.RUNNING))
     starting.changed(state("b", ServerStatus.FAILED))

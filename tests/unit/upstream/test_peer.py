@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.domain.caller import ClientLink
-from mcp_optimizer.largejson.text import parsed
-from mcp_optimizer.upstream.endings import RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.largejson.compact_json import parsed
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
+from mcp_optimizer.upstream.request_errors import RpcError, RpcTimeout, ServerGone
 
 
 class Listening:

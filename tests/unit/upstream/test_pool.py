@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, ServerUnavailable
-from mcp_optimizer.upstream.failure import FailureKind
-from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.pool import UpstreamPool
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.reporting import ServerNews
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.upstream.fake_server import LEGACY, FakeServer, called
 from tests.unit.upstream.running_pool import QUICK, running

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.upstream import processes
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.transports import processes
 from tests.waiting import until
 
 STUBBORN = Path(__file__).parents[2] / "servers" / "stubborn.py"
@@ -80,8 +80,8 @@ def test_a_depth_that_is_no_number_counts_as_none(said: str, depth: int) -> None
 
 AT_THE_LIMIT = """
 import asyncio, os, resource, sys
-from mcp_optimizer.upstream import processes
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.transports import processes
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 
 async def main(free):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -119,8 +119,8 @@ async def test_a_watcher_that_somebody_ended_is_replaced_and_told_of_all_servers
     spec = ServerSpec("s", Transport.STDIO, sys.executable, (str(STUBBORN), "s", "term", mark))
     code = f"""
 import asyncio, os, sys
-from mcp_optimizer.upstream import processes
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.transports import processes
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from tests.waiting import until
 
 def children():

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.upstream.http_client import http_client
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.transports.http_client import http_client
 from tests.unit.endpoints import serving
 
 FAR = "http://server.invalid/mcp"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.upstream.redaction import Redactor
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.config.serverfile.redaction import Redactor
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 
 TOKEN = 'ghp_Zr5/+q 9"x\\=é&w'
 

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.pool import UpstreamPool
-from mcp_optimizer.upstream.server_log import ServerLog
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.reporting import ServerLog
 from mcp_optimizer.upstream.state import PoolOptions
 from tests.unit.upstream.fake_server import FakeServer
 from tests.unit.upstream.running_pool import running

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.upstream.endings import ExchangeLost
 from mcp_optimizer.upstream.peer import Peer
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.stdio import ChildProcess, run_child
+from mcp_optimizer.upstream.request_errors import ExchangeLost
+from mcp_optimizer.upstream.transports.stdio import ChildProcess, run_child
 from tests.waiting import until
 
 SMALL = Limits(message_bytes=1_000_000, pending_replies=8)

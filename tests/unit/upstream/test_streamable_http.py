@@ -7,11 +7,11 @@ import contextlib
 
 import pytest
 
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.diagnostics import Diagnostics
-from mcp_optimizer.upstream.endings import ServerGone
 from mcp_optimizer.upstream.peer import Peer
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.streamable_http import streamable_http
+from mcp_optimizer.upstream.request_errors import ServerGone
+from mcp_optimizer.upstream.transports.streamable_http import streamable_http
 
 EARLY_END = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\nid: 1\nretry: 200\ndata:\n\n"

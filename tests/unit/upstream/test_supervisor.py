@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
-from mcp_optimizer.upstream.failure import FailureKind
-from mcp_optimizer.upstream.failure_reasons import CommandNotFound
+from mcp_optimizer.upstream.diagnostics import CommandNotFound
+from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError
 from tests.unit.upstream.fake_server import LEGACY, FakeServer, called, tool
 from tests.unit.upstream.running_pool import QUICK, running
 
@@ -112,7 +112,7 @@ async def test_pauses_between_restarts_grow_up_to_their_maximum(caplog: pytest.L
 
     server = FakeServer(refuses=CommandNotFound("the command 'x' was not found"))
     with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr("mcp_optimizer.upstream.pauses.asyncio.sleep", no_time)
+        patch.setattr("mcp_optimizer.upstream.supervisor.asyncio.sleep", no_time)
         async with running(one=server, options=options) as all_servers:
             await asyncio.wait_for(has_waited.wait(), 10)
             assert all_servers.state().failure is FailureKind.COMMAND
@@ -141,7 +141,7 @@ async def test_a_fault_of_ours_ends_one_server_and_no_other(caplog: pytest.LogCa
 
 
 async def test_a_changed_list_is_announced_once_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_optimizer.upstream.vital_signs._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("mcp_optimizer.upstream.monitoring._FIRST_PAUSE", 0.001)
     server = FakeServer()
     async with running(one=server) as all_servers:
         await all_servers.until_up()
@@ -153,7 +153,7 @@ async def test_a_changed_list_is_announced_once_it_is_there(monkeypatch: pytest.
 
 
 async def test_a_list_that_cannot_be_read_again_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_optimizer.upstream.vital_signs._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("mcp_optimizer.upstream.monitoring._FIRST_PAUSE", 0.001)
     server = FakeServer()
     async with running(one=server) as all_servers:
         await all_servers.until_up()

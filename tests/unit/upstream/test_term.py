@@ -7,7 +7,7 @@ import itertools
 
 import anyio
 
-from mcp_optimizer.upstream.term import begin
+from mcp_optimizer.upstream.pool import begin_serving
 
 
 async def test_thousands_of_servers_do_not_begin_in_one_turn_of_the_loop() -> None:
@@ -24,6 +24,6 @@ async def test_thousands_of_servers_do_not_begin_in_one_turn_of_the_loop() -> No
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(look)
-        await begin([serve] * 5_000, tasks)
+        await begin_serving([serve] * 5_000, tasks)
     assert begun == 5_000
     assert max(later - earlier for earlier, later in itertools.pairwise(seen)) <= 200

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.gateway.about import places
-from mcp_optimizer.upstream.config import parse_server_file
-from mcp_optimizer.upstream.failure import FailureKind
-from mcp_optimizer.upstream.redaction import Redactor
-from mcp_optimizer.upstream.spec import ServerSpec
-from mcp_optimizer.upstream.variables import SecretValues
+from mcp_optimizer.config.serverfile.parser import parse_server_file
+from mcp_optimizer.config.serverfile.redaction import Redactor
+from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.config.serverfile.variables import SecretValues
+from mcp_optimizer.domain.failure_kinds import FailureKind
+from mcp_optimizer.gateway.finding import places
 
 FILE = Path("/home/ada/mcp.json")
 

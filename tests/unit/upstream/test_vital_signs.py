@@ -6,25 +6,25 @@ import asyncio
 
 import pytest
 
-from mcp_optimizer.upstream import vital_signs
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout
+from mcp_optimizer.upstream import monitoring
 from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.monitoring import CheckTrigger, Relisting, until_gone
+from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, RpcTimeout
 from mcp_optimizer.upstream.session import UpstreamSession
-from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
 from tests.unit.upstream.told import Told
 from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vital_signs, "CHECK_INTERVAL", 0.05)
-    monkeypatch.setattr(vital_signs, "_SUSPICIOUS_INTERVAL", 0.01)
-    monkeypatch.setattr(vital_signs, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(monitoring, "CHECK_INTERVAL", 0.05)
+    monkeypatch.setattr(monitoring, "_SUSPICIOUS_INTERVAL", 0.01)
+    monkeypatch.setattr(monitoring, "_FIRST_PAUSE", 0.01)
 
 
 async def outlives(wire: Told, session: UpstreamSession, checks: int) -> bool:
     """Whether a server does not count as gone after more than so many messages to it."""
-    watching = asyncio.create_task(until_gone(session, Suspicion(), 3))
+    watching = asyncio.create_task(until_gone(session, CheckTrigger(), 3))
     await until(lambda: watching.done() or len(wire.sent) > checks)
     is_alive = not watching.done()
     watching.cancel()
@@ -47,7 +47,7 @@ async def test_two_checks_that_fail_are_not_enough() -> None:
 
 async def test_three_in_a_row_are() -> None:
     session = Told({}, *[UNREACHED] * 3).session()
-    assert await asyncio.wait_for(until_gone(session, Suspicion(), 3), 10) == "nothing answers at its url"
+    assert await asyncio.wait_for(until_gone(session, CheckTrigger(), 3), 10) == "nothing answers at its url"
 
 
 async def test_a_server_that_works_on_a_call_may_leave_checks_unanswered() -> None:
@@ -62,7 +62,7 @@ async def test_a_server_that_works_on_a_call_may_leave_checks_unanswered() -> No
 
 
 async def test_a_broken_exchange_is_looked_into_at_once() -> None:
-    wire, suspicion = Told(*[UNREACHED] * 3), Suspicion()
+    wire, suspicion = Told(*[UNREACHED] * 3), CheckTrigger()
     suspicion.raise_()
     assert await asyncio.wait_for(until_gone(wire.session(), suspicion, 3), 5) == "nothing answers at its url"
 

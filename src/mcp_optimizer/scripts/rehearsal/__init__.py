@@ -1,1 +1,1 @@
-"""A script is gone through before it runs, with kinds in the place of values: what certainly fails is told."""
+"""Goes through a script before it runs, with kinds in the place of values, and reports what certainly fails."""

@@ -1,20 +1,38 @@
-"""Calls of functions in a script: Python's own, and the script's, which are gone through with what they are given. The
-base of `expressions`.
+"""Binds the names of a script while it is gone through, and calls its functions with what they are given.
+
+Python's own functions are answered by `builtin_calls`. The base of `statements`.
 """
 
 from __future__ import annotations
 
 import ast
-from abc import abstractmethod
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from mcp_optimizer.scripts.names import MODULES
 from mcp_optimizer.scripts.problems import hint, shown
-from mcp_optimizer.scripts.rehearsal.bindings import Bindings
-from mcp_optimizer.scripts.rehearsal.functions import Handed, awaited, dates_of, function, of_module, unknown_names
-from mcp_optimizer.scripts.rehearsal.methods import ADDING, method
-from mcp_optimizer.scripts.rehearsal.scopes import Env, Frame
-from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, attribute_of, each, elements
+from mcp_optimizer.scripts.rehearsal.builtin_calls import (
+    ADDING,
+    GivenArguments,
+    awaited,
+    dates_of,
+    function,
+    method,
+    of_module,
+    unknown_names,
+)
+from mcp_optimizer.scripts.rehearsal.lookups import (
+    CertainFailure,
+    Outcome,
+    ResultChanges,
+    attribute_of,
+    each,
+    elements,
+    hashed,
+    unpacked,
+)
+from mcp_optimizer.scripts.rehearsal.scopes import Env, Frame, Scopes, may_be_null, tested_keys
 from mcp_optimizer.scripts.rehearsal.values import (
     COUNTERS,
     DATES,
@@ -23,24 +41,161 @@ from mcp_optimizer.scripts.rehearsal.values import (
     DURATION,
     DURATIONS,
     INT,
+    NOTHING,
     NUMBER,
     NUMBERS,
     STR,
     UNKNOWN,
     Anything,
     Atom,
+    CollectionSite,
     Coroutine,
     Function,
-    Own,
+    OwnCollection,
     Result,
     Tuple,
     Value,
+    called,
     constant,
     join,
     kinds,
     loosen,
+    named,
 )
-from mcp_optimizer.scripts.rehearsal.words import called, named
+
+
+class TooManySteps(Exception):
+    """A script that takes more steps than are made for it."""
+
+
+class Bindings(ABC):
+    """The names of one script, and the lists and dicts that it makes."""
+
+    def __init__(
+        self, tree: ast.Module, steps: int, changes: ResultChanges, bound: frozenset[str], late: Iterable[str]
+    ) -> None:
+        self._scopes = Scopes(tree)
+        self._frames = [Frame(None)]
+        self._sites: dict[tuple[ast.AST, str], CollectionSite] = {}
+        self._steps = steps
+        self._bound = bound
+        self._late = frozenset(late)
+        self._ways = self._first = 0
+        self.changes = changes
+        self._tested = tested_keys(tree)
+        self._needed_of: set[ast.expr] = set()
+        """What comprehensions give to a function that null would break."""
+
+    @contextmanager
+    def _perhaps(self, is_doubtful: bool = True) -> Iterator[None]:
+        """What is inside may not be reached."""
+        self._ways += is_doubtful
+        try:
+            yield
+        finally:
+            self._ways -= is_doubtful
+
+    def _unbound(self, node: ast.Name) -> Value:
+        """A name that is given no value before it is read here. In a loop's first round, that is certain outside of
+        conditions only.
+        """
+        if node.id in self._late and not (self._first and self._ways):
+            self._note(node, f"{node.id!r} is read before it is given a value.", is_certain=True)
+        return UNKNOWN
+
+    @property
+    def _env(self) -> Env:
+        return self._frames[-1].env
+
+    @abstractmethod
+    def _note(self, node: ast.AST, message: str, *, is_certain: bool = False) -> None:
+        """Something certainly fails. `is_certain`: in a loop's first round already."""
+
+    @abstractmethod
+    def value(self, node: ast.expr | None) -> Value:
+        """What an expression comes to."""
+
+    def _told(self, node: ast.AST, found: Outcome) -> Value:
+        if isinstance(found, CertainFailure):
+            self._note(node, found.message)
+            return NOTHING
+        return found
+
+    def _needed(self, node: ast.expr | None) -> None:
+        """Something is done with a value that null would break."""
+        match node:
+            case ast.Subscript(value=of, slice=ast.Constant(value=str(key))) if (
+                key not in self._tested and key not in self.changes.keys and not self.changes.is_free
+            ):
+                if tool := may_be_null(self.value(of), key):
+                    self._note(
+                        node, f"{tool} may return null under {shown(key)}: test it first, or write (... or ...)."
+                    )
+            case ast.GeneratorExp(elt=inner) | ast.ListComp(elt=inner):
+                # Its names are bound inside of it only.
+                self._needed_of.add(inner)
+
+    def _made(self, node: ast.AST, of: str, item: Value = frozenset(), part: str = "") -> Value:
+        """What one place in the script makes. `part`: what of it, if it makes several things."""
+        site = self._sites.setdefault((node, part or of), CollectionSite(of))
+        site.add(item)
+        return frozenset({OwnCollection(site)})
+
+    def _put(self, site: CollectionSite, key: ast.expr, value: Value, line: int = 0) -> None:
+        of = self.value(key)
+        if wrong := hashed(of):
+            self._told(key, wrong)
+        site.put(of, value, line)
+
+    def _elements(self, node: ast.AST, value: Value) -> Value:
+        return self._told(node, each(value, lambda atom: elements(atom, self.changes)))
+
+    def bind(self, target: ast.expr, value: Value, over: Value = frozenset()) -> None:
+        """`target = value`; `over`: what a loop goes through."""
+        match target:
+            case ast.Name(id=name):
+                self._env[name] = value
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                self._unpack(target, parts, value, over)
+            case ast.Subscript(value=of, slice=key):
+                self._store(target, self.value(of), key, value)
+            case ast.Attribute(value=of):
+                loosen(self.value(of))
+                loosen(value)
+            case ast.Starred(value=inner):
+                self.bind(inner, self._made(target, "list", UNKNOWN))
+                loosen(value)
+
+    def _unpack(self, target: ast.expr, parts: Sequence[ast.expr], value: Value, over: Value) -> None:
+        if any(isinstance(part, ast.Starred) for part in parts):
+            inner = self._elements(target, value)
+            for part in parts:
+                self.bind(part.value if isinstance(part, ast.Starred) else part, UNKNOWN)
+            loosen(inner)
+            return
+        only = next(iter(over)) if len(over) == 1 else None
+        found = unpacked(value, len(parts), only, self.changes)
+        if isinstance(found, CertainFailure):
+            self._note(target, found.message)
+            found = [UNKNOWN] * len(parts)
+        for part, one in zip(parts, found, strict=True):
+            self.bind(part, one)
+
+    def _store(self, target: ast.Subscript, of: Value, key: ast.expr, value: Value) -> None:
+        found = kinds(of)
+        if found and found <= {"str", "tuple", "set", "None", "function", "tool", "coroutine"} | NUMBERS:
+            self._note(target, f"{called(next(iter(of)))} has no elements that can be set.")
+        is_slice = isinstance(key, ast.Slice)
+        for atom in of:
+            if isinstance(atom, OwnCollection) and atom.site.kind in ("dict", "Counter") and not is_slice:
+                self._put(atom.site, key, value, target.lineno)
+            elif isinstance(atom, OwnCollection):
+                atom.site.add(UNKNOWN if is_slice else value)
+            elif isinstance(atom, Result) and not isinstance(key, ast.Constant):
+                self.changes = ResultChanges(self.changes.keys, True)
+            elif isinstance(atom, Anything):
+                loosen(value)
+
 
 _DEEPEST_CALL = 5
 _MAKING_DATES = frozenset({"now", "today", "fromisoformat", "strptime", "combine"})
@@ -146,7 +301,7 @@ class Calls(Bindings):
             return self._as_dict(node, given)
         return self._told(node, function(name, given))
 
-    def _as_dict(self, node: ast.Call, given: Handed) -> Value:
+    def _as_dict(self, node: ast.Call, given: GivenArguments) -> Value:
         """`dict(...)` of names, or of pairs."""
         found = self._made(node, "dict")
         site = self._sites[node, "dict"]
@@ -164,11 +319,11 @@ class Calls(Bindings):
     def _is_module(self, name: str) -> bool:
         return name in MODULES and self._scopes.find(name, self._frames) is None
 
-    def _given(self, node: ast.Call) -> Handed:
+    def _given(self, node: ast.Call) -> GivenArguments:
         args, named, is_known = self._arguments(node)
         if not is_known:
             args, named = [], {}
-        return Handed(
+        return GivenArguments(
             args,
             named,
             lambda of, item: self._made(node, of, item),
@@ -206,7 +361,7 @@ class Calls(Bindings):
         if Anything() in of:
             for value in (*given.args, *given.named.values()):
                 loosen(value)
-            loosen(frozenset(atom for atom in of if isinstance(atom, Own)))
+            loosen(frozenset(atom for atom in of if isinstance(atom, OwnCollection)))
             for value in given.named.values():
                 self.apply(value, [UNKNOWN])
             return UNKNOWN
@@ -215,7 +370,7 @@ class Calls(Bindings):
 
         def use(atom: Atom) -> Outcome:
             there = attribute_of(atom, into.attr)
-            return there if isinstance(there, Wrong) else method(atom, into.attr, given)
+            return there if isinstance(there, CertainFailure) else method(atom, into.attr, given)
 
         return self._told(node, each(of, use))
 
@@ -224,8 +379,8 @@ class Calls(Bindings):
         inner = each(of, lambda atom: elements(atom, self.changes))
         added = join(*args[-1:])
         more = each(added, lambda atom: elements(atom, self.changes))
-        fits = [one for one in (added, more) if not isinstance(one, Wrong)]
-        if isinstance(inner, Wrong) or not any(one <= inner for one in fits):
+        fits = [one for one in (added, more) if not isinstance(one, CertainFailure)]
+        if isinstance(inner, CertainFailure) or not any(one <= inner for one in fits):
             self.changes = ResultChanges(self.changes.keys, True)
 
     def apply(

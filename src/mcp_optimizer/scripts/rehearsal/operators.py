@@ -7,7 +7,8 @@ import re
 from itertools import product
 
 from mcp_optimizer.scripts.problems import nearest, shown
-from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, elements
+from mcp_optimizer.scripts.python_types import ObjectType
+from mcp_optimizer.scripts.rehearsal.lookups import CertainFailure, Outcome, ResultChanges, elements
 from mcp_optimizer.scripts.rehearsal.values import (
     BOOL,
     DATE,
@@ -22,10 +23,11 @@ from mcp_optimizer.scripts.rehearsal.values import (
     Atom,
     Constant,
     OneOf,
-    Own,
+    OwnCollection,
     Result,
     Tuple,
     Value,
+    called,
     constant,
     join,
     kind,
@@ -33,8 +35,6 @@ from mcp_optimizer.scripts.rehearsal.values import (
     texts,
     without_constants,
 )
-from mcp_optimizer.scripts.rehearsal.words import called
-from mcp_optimizer.scripts.types_of import ObjectType
 
 _SIGNS: dict[type[ast.AST], str] = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"},
@@ -63,8 +63,8 @@ def combined(sign: ast.AST, left: Value, right: Value) -> Outcome:
     """`left + right`. Wrong if it fails however the two come together."""
     pairs = product(without_constants(left), without_constants(right))
     found = [_combined(sign, one, other) for one, other in pairs]
-    good = [one for one in found if not isinstance(one, Wrong)]
-    bad = [one for one in found if isinstance(one, Wrong)]
+    good = [one for one in found if not isinstance(one, CertainFailure)]
+    bad = [one for one in found if isinstance(one, CertainFailure)]
     return bad[0] if bad and not good else join(*good)
 
 
@@ -90,19 +90,19 @@ def _combined(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
             return UNKNOWN
         case ast.Sub() | ast.BitAnd() | ast.BitXor() if one == other == "set":
             return UNKNOWN
-    return Wrong(f"{_pair(sign, left, right)} does not work.{_advice(sign, one, other)}")
+    return CertainFailure(f"{_pair(sign, left, right)} does not work.{_advice(sign, one, other)}")
 
 
 def _of_durations(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
     one, other = kind(left), kind(right)
     if isinstance(sign, ast.Add | ast.Sub):
         if {one, other} & NUMBERS:
-            return Wrong(f"{_pair(sign, left, right)} does not work. Use timedelta(days=...).")
+            return CertainFailure(f"{_pair(sign, left, right)} does not work. Use timedelta(days=...).")
         return DATE if "datetime" in (one, other) else DAY if "date" in (one, other) else DURATION
     return UNKNOWN
 
 
-def percent(text: str, value: Value) -> Wrong | None:
+def percent(text: str, value: Value) -> CertainFailure | None:
     """`text % value`: how many values there are, and whether numbers are where numbers are wanted."""
     wanted = [sign for sign in _PERCENT.findall(text) if sign != "%"]
     only = next(iter(value)) if len(value) == 1 else None
@@ -110,11 +110,11 @@ def percent(text: str, value: Value) -> Wrong | None:
         return None
     given = list(only.parts) if isinstance(only, Tuple) else [value]
     if len(given) != len(wanted) and not (kinds(value) <= {"dict", "Counter"}):
-        return Wrong(f"the text has {len(wanted)} places for values, and is given {len(given)}.")
+        return CertainFailure(f"the text has {len(wanted)} places for values, and is given {len(given)}.")
     for sign, one in zip(wanted, given, strict=False):
         found = kinds(one)
         if sign in "difgeFGE" and found and found <= {"str", "list", "dict", "set", "None"}:
-            return Wrong(f"%{sign} is for numbers, not for {called(next(iter(one)))}.")
+            return CertainFailure(f"%{sign} is for numbers, not for {called(next(iter(one)))}.")
     return None
 
 
@@ -148,7 +148,7 @@ def compared(sign: ast.AST, left: Value, right: Value) -> Outcome:
             return constant((kinds(left) == {"None"}) is isinstance(sign, ast.Is))
         case ast.Eq() | ast.NotEq():
             if {"str"} in (kinds(left), kinds(right)) and _is_date(left) | _is_date(right):
-                return Wrong(f"a text is never equal to a date.{_advice(sign, 'str', 'date')}")
+                return CertainFailure(f"a text is never equal to a date.{_advice(sign, 'str', 'date')}")
             return _never(left, right) or _never(right, left) or BOOL
         case ast.In() | ast.NotIn():
             return _contained(left, right) or BOOL
@@ -163,16 +163,16 @@ def _is_one_constant(value: Value) -> bool:
     return len(value) == 1 and isinstance(next(iter(value)), Constant)
 
 
-def _ordered(sign: ast.AST, left: Atom, right: Atom) -> Wrong | None:
+def _ordered(sign: ast.AST, left: Atom, right: Atom) -> CertainFailure | None:
     one, other = kind(left), kind(right)
     if one not in _KNOWN or other not in _KNOWN or (one in NUMBERS and other in NUMBERS):
         return None
     if one == other and one in _ORDERED:
         return None
-    return Wrong(f"{_pair(sign, left, right)} cannot be compared.{_advice(sign, one, other)}")
+    return CertainFailure(f"{_pair(sign, left, right)} cannot be compared.{_advice(sign, one, other)}")
 
 
-def _never(declared: Value, written: Value) -> Wrong | None:
+def _never(declared: Value, written: Value) -> CertainFailure | None:
     """A declared value that is compared with a text that it never is."""
     names = texts(written)
     if names is None or not declared:
@@ -182,27 +182,31 @@ def _never(declared: Value, written: Value) -> Wrong | None:
         if not set(names) & set(known):
             near = nearest(names[0], known)
             end = f" Did you mean {near!r}?" if near else f" It is one of {', '.join(map(shown, known[:12]))}."
-            return Wrong(f"this is never {shown(names[0])}.{end}")
+            return CertainFailure(f"this is never {shown(names[0])}.{end}")
     found = kinds(declared)
     if found and found <= NUMBERS - {"bool"}:
-        return Wrong(f"{called(next(iter(declared)))} is never equal to the text {shown(names[0])}.")
+        return CertainFailure(f"{called(next(iter(declared)))} is never equal to the text {shown(names[0])}.")
     if all(isinstance(atom, Result) for atom in declared):
-        return Wrong(f"{called(next(iter(declared)))} is never equal to the text {shown(names[0])}.")
+        return CertainFailure(f"{called(next(iter(declared)))} is never equal to the text {shown(names[0])}.")
     return None
 
 
-def _contained(left: Value, right: Value) -> Wrong | None:
+def _contained(left: Value, right: Value) -> CertainFailure | None:
     found = kinds(right)
     if found and found <= NUMBERS | {"None", "function", "tool", "coroutine"}:
-        return Wrong(f"{called(next(iter(right)))} contains nothing: `in` fails.")
+        return CertainFailure(f"{called(next(iter(right)))} contains nothing: `in` fails.")
     if found == {"str"} and (inner := kinds(left)) and "str" not in inner:
-        return Wrong(f"a text contains only texts, not {called(next(iter(left)))}: use str(...).")
+        return CertainFailure(f"a text contains only texts, not {called(next(iter(left)))}: use str(...).")
     if found == {"list"} and len(right) == 1 and (names := texts(left)) is not None:
         # Objects are looked through by their keys, not by a text that one of them holds.
         inner_value = elements(next(iter(right)), ResultChanges())
-        if isinstance(inner_value, Wrong) or not all(_is_object(atom) for atom in inner_value) or not inner_value:
+        if (
+            isinstance(inner_value, CertainFailure)
+            or not all(_is_object(atom) for atom in inner_value)
+            or not inner_value
+        ):
             return None
-        return Wrong(f"a list of dicts never contains the text {shown(names[0])}: compare one of their keys.")
+        return CertainFailure(f"a list of dicts never contains the text {shown(names[0])}: compare one of their keys.")
     if found <= {"list", "set", "tuple"} and found and len(right) == 1:
         return _of_choices(left, next(iter(right)))
     return None
@@ -212,27 +216,31 @@ def _is_object(atom: Atom) -> bool:
     return isinstance(atom, Result) and isinstance(atom.type, ObjectType)
 
 
-def _of_choices(left: Value, right: Atom) -> Wrong | None:
+def _of_choices(left: Value, right: Atom) -> CertainFailure | None:
     """A declared choice that is looked for among texts, none of which it can be."""
     inner = elements(right, ResultChanges())
-    if isinstance(inner, Wrong) or (isinstance(right, Own) and Anything() in inner):
+    if isinstance(inner, CertainFailure) or (isinstance(right, OwnCollection) and Anything() in inner):
         return None
     return _never(left, inner)
 
 
-def formatted(value: Value, spec: str) -> Wrong | None:
+def formatted(value: Value, spec: str) -> CertainFailure | None:
     """`f"{value:spec}"`, of kinds whose formats are few."""
     found = kinds(value)
     if not found or not _NUMERIC.fullmatch(spec):
         return None
     if found <= {"str", "None", "list", "dict", "tuple", "set"}:
-        return Wrong(f"{called(next(iter(value)))} has no format {shown(spec)}, which is for numbers.")
-    return Wrong(f"the format {shown(spec)} is for whole numbers.") if found == {"float"} and spec[-1] == "d" else None
+        return CertainFailure(f"{called(next(iter(value)))} has no format {shown(spec)}, which is for numbers.")
+    return (
+        CertainFailure(f"the format {shown(spec)} is for whole numbers.")
+        if found == {"float"} and spec[-1] == "d"
+        else None
+    )
 
 
-def sortable(value: Value) -> Wrong | None:
+def sortable(value: Value) -> CertainFailure | None:
     """Elements that have no order."""
     found = kinds(value)
     if found and found <= {"dict", "None"}:
-        return Wrong("dicts have no order: give a key=lambda ..., such as key=lambda x: x['name'].")
+        return CertainFailure("dicts have no order: give a key=lambda ..., such as key=lambda x: x['name'].")
     return None

@@ -16,15 +16,30 @@ from mcp_optimizer.compression.shapes import Shape
 from mcp_optimizer.scripts.call_sites import CallSites
 from mcp_optimizer.scripts.names import Toolbox, parameters_of
 from mcp_optimizer.scripts.problems import Problem, problem
-from mcp_optimizer.scripts.rehearsal.arguments import Arguments, ParameterTypes, whole
-from mcp_optimizer.scripts.rehearsal.bindings import TooManySteps
-from mcp_optimizer.scripts.rehearsal.expected import expected_keys, late_names
-from mcp_optimizer.scripts.rehearsal.scopes import Frame
+from mcp_optimizer.scripts.python_types import (
+    ObjectField,
+    ObjectType,
+    PlainType,
+    TypeBudget,
+    result_type,
+    type_of_shape,
+)
+from mcp_optimizer.scripts.rehearsal.calls import TooManySteps
+from mcp_optimizer.scripts.rehearsal.lookups import ResultChanges
+from mcp_optimizer.scripts.rehearsal.scopes import Frame, expected_keys, late_names
 from mcp_optimizer.scripts.rehearsal.statements import Statements
-from mcp_optimizer.scripts.rehearsal.uses import ResultChanges
-from mcp_optimizer.scripts.rehearsal.values import UNKNOWN, Atom, Own, Result, Value, kinds, of_type, texts
-from mcp_optimizer.scripts.rehearsal.words import named
-from mcp_optimizer.scripts.types_of import Effort, ObjectField, ObjectType, PlainType, result_type, type_of_shape
+from mcp_optimizer.scripts.rehearsal.tool_arguments import Arguments, ParameterTypes, whole
+from mcp_optimizer.scripts.rehearsal.values import (
+    UNKNOWN,
+    Atom,
+    OwnCollection,
+    Result,
+    Value,
+    kinds,
+    named,
+    of_type,
+    texts,
+)
 
 _MOST_STEPS = 40_000
 _MOST_PROBLEMS = 50
@@ -61,7 +76,7 @@ class Rehearsal(Statements):
         self._calls = sites
         self._toolbox = toolbox
         self._shapes = seen
-        self._effort = Effort(_EFFORT, keeps_open=True)
+        self._effort = TypeBudget(_EFFORT, keeps_open=True)
         self._types = ParameterTypes(self._effort)
         self._returns: dict[tuple[str, str], Value] = {}
         self._found: dict[tuple[int, str], Problem] = {}
@@ -178,7 +193,7 @@ class Rehearsal(Statements):
         parameters = parameters_of(tool)
         for atom in inner:
             self._packed(node, tool, frozenset({atom})) if isinstance(atom, Result) else None
-            if isinstance(atom, Own) and (made := whole(frozenset({atom}), node.lineno)) is not None:
+            if isinstance(atom, OwnCollection) and (made := whole(frozenset({atom}), node.lineno)) is not None:
                 self._check(node, tool, *made)
         if kinds(inner) and "dict" not in kinds(inner) and parameters:
             self._check(node, tool, {parameters[0].python: inner}, True)

@@ -1,7 +1,7 @@
-"""What the values of a script may be, as far as its text and the tools' declarations tell. Pure.
+"""What the values of a script may be, as far as its text and the tools' declarations tell, and how messages name them.
 
-A value is a set of possibilities. `ANYTHING` among them means that nothing is certain; only the lists and dicts that
-the script made itself are kept beside it, because they may be changed through it.
+Pure. A value is a set of possibilities. `ANYTHING` among them means that nothing is certain; only the lists and dicts
+that the script made itself are kept beside it, because they may be changed through it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_optimizer.scripts.types_of import (
+from mcp_optimizer.scripts.python_types import (
     ListType,
     LiteralType,
     MapType,
@@ -101,7 +101,7 @@ class NamedTool:
 
 
 @dataclass(eq=False, slots=True)
-class Origin:
+class CollectionSite:
     """All lists, sets or dicts that one place in the script makes. Only grows, whatever the order of changes."""
 
     kind: str
@@ -146,13 +146,13 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnCollection:
     """A list, set or dict that the script makes."""
 
-    site: Origin
+    site: CollectionSite
 
 
-Atom = Anything | Plain | Constant | OneOf | Result | Tuple | Series | Function | Coroutine | NamedTool | Own
+Atom = Anything | Plain | Constant | OneOf | Result | Tuple | Series | Function | Coroutine | NamedTool | OwnCollection
 Value = frozenset[Atom]
 
 ANYTHING = Anything()
@@ -181,7 +181,7 @@ def join(*values: Value) -> Value:
         loosen(frozenset(found))
         return UNKNOWN
     if ANYTHING in found:
-        return frozenset(atom for atom in found if isinstance(atom, Own | Anything))
+        return frozenset(atom for atom in found if isinstance(atom, OwnCollection | Anything))
     return frozenset(found)
 
 
@@ -189,7 +189,7 @@ def loosen(value: Value, depth: int = 0) -> None:
     """Somebody else may have changed it."""
     for atom in value:
         match atom:
-            case Own(site) if depth < _DEEPEST and site.item != UNKNOWN:
+            case OwnCollection(site) if depth < _DEEPEST and site.item != UNKNOWN:
                 inner = site.all
                 site.loosen()
                 loosen(inner, depth + 1)
@@ -202,7 +202,7 @@ def loosen(value: Value, depth: int = 0) -> None:
 
 def doubted(value: Value) -> Value:
     """The value where the script has looked what kind it is."""
-    return UNKNOWN | frozenset(atom for atom in value if isinstance(atom, Own))
+    return UNKNOWN | frozenset(atom for atom in value if isinstance(atom, OwnCollection))
 
 
 def tested(value: Value) -> Value:
@@ -232,7 +232,7 @@ def kind(atom: Atom) -> str:
             return "str"
         case Result(type=found):
             return "list" if isinstance(found, ListType) else "dict"
-        case Own(site):
+        case OwnCollection(site):
             return site.kind
         case Tuple():
             return "tuple"
@@ -287,5 +287,34 @@ def constants(value: Value) -> Iterator[Constant]:
     return (atom for atom in value if isinstance(atom, Constant))
 
 
-def sites(values: Iterable[Value]) -> Iterator[Origin]:
-    return (atom.site for value in values for atom in value if isinstance(atom, Own))
+def sites(values: Iterable[Value]) -> Iterator[CollectionSite]:
+    return (atom.site for value in values for atom in value if isinstance(atom, OwnCollection))
+
+
+_WORDS = {"str": "a str", "int": "an int", "float": "a float", "number": "a number", "bool": "a bool"}
+_WORDS |= {"None": "None", "exception": "an exception"}
+
+
+def called(atom: Atom) -> str:
+    """What a value is, in words."""
+    match atom:
+        case Result(tool=tool):
+            return f"{'a list' if kind(atom) == 'list' else 'a dict'} (from {tool})"
+        case NamedTool(spelling):
+            return f"{spelling}, a tool that is not called: write {spelling}(...)"
+        case Coroutine(name=name):
+            return f"{name}(...) before it is awaited: write await {name}(...)"
+        case Function(name=name):
+            return f"the function {name}" if name else "a function"
+    words = {
+        "str": "a text",
+        "int": "a whole number",
+        "float": "a number",
+        "number": "a number",
+        "bool": "True or False",
+    }
+    return words.get(kind(atom)) or (kind(atom) if kind(atom) == "None" else f"a {kind(atom)}")
+
+
+def named(value: Value) -> str:
+    return called(min(value, key=repr)) if value else "nothing"

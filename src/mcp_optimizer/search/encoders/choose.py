@@ -35,9 +35,9 @@ def load_encoder(choice: str, key: str = "", *, saves_memory: bool = False) -> E
         bundled = OnnxEncoder(MODEL, "bundled", is_known=True)
         if not saves_memory:
             return bundled
-        from mcp_optimizer.search.encoders.beside import EncoderBeside
+        from mcp_optimizer.search.encoders.onnx import DeferredEncoder
 
-        return EncoderBeside(bundled, MODEL)
+        return DeferredEncoder(bundled, MODEL)
     return OnnxEncoder(Path(choice).expanduser(), "custom")
 
 

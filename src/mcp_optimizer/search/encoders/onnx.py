@@ -1,15 +1,17 @@
 """An ONNX transformer that turns texts into unit vectors, on the CPU and without torch.
 
 The model is the bundled one, or a user's own folder with the same layout: `model.onnx` (inputs `input_ids` and
-`attention_mask`; output one vector per text) and `vocab.txt`.
+`attention_mask`; output one vector per text) and `vocab.txt`. In a gateway that serves, the model and its library (53
+MB) are loaded at the first search; until then tools are embedded in another process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,9 @@ from typing import Any
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.runtime.memory import give_back
-from mcp_optimizer.search.encoders.onnx_model import EMPTY, LONGEST, load_session, run
-from mcp_optimizer.search.encoders.wordpiece import WordPieces
-from mcp_optimizer.search.lexical import Floats
+from mcp_optimizer.search.encoders.onnx_model import EMPTY, LONGEST, WordPieces, load_session, run
+from mcp_optimizer.search.encoders.tool_process import ToolProcess
+from mcp_optimizer.search.lexical import Floats, Vector
 
 _HANDOVER = 0.05
 """Seconds to wait at most for the other thread to begin: it may still be embedding somebody else's request."""
@@ -132,3 +134,44 @@ class OnnxEncoder:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+logger = logging.getLogger(__name__)
+
+
+class DeferredEncoder:
+    """Makes the same vectors as the encoder that it is given, under the same name."""
+
+    def __init__(self, encoder: OnnxEncoder, folder: Path, process: ToolProcess | None = None) -> None:
+        self._encoder = encoder
+        self._process = process or ToolProcess(folder)
+        self._has_failed = False
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def fusion(self) -> str:
+        return self._encoder.fusion
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in this process's memory."""
+        return self._encoder.is_loaded
+
+    def embed_tools(self, texts: Sequence[str]) -> Iterable[Vector]:
+        if not self._has_failed and not self.is_loaded:
+            try:
+                return self._process.embed(texts)
+            except OSError as error:
+                # Not tried again: what failed once would make each batch wait.
+                self._has_failed = True
+                logger.info("Tools are embedded by the gateway itself: %s.", error)
+        return self._encoder.embed_tools(texts)
+
+    def embed_queries(self, texts: Sequence[str]) -> Floats:
+        return self._encoder.embed_queries(texts)
+
+    def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
+        return self._encoder.begin_queries(texts)

@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from mcp_optimizer.search.encoders.onnx_model import EMPTY, LONGEST, load_session, run
-from mcp_optimizer.search.encoders.wordpiece import WordPieces
+from mcp_optimizer.search.encoders.onnx_model import EMPTY, LONGEST, WordPieces, load_session, run
 
 _LONGEST_WAIT = 120.0
 """Seconds for one batch, and the start of the process before the first. A batch takes one or two."""

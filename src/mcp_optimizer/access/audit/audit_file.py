@@ -1,0 +1,290 @@
+"""The audit as a file: one line of JSON an entry, only added to, put aside when it is large.
+
+Each line has the hash of the one before it, so that removed and changed lines are noticed. Every process writes its own
+chain, because several gateways may write to one file; they take turns by a lock file. Called by the trail in a thread
+and by commands; blocks while it writes, and raises OSError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mcp_optimizer.domain.audit import AuditEntry
+from mcp_optimizer.largejson.compact_json import compact_bytes
+from mcp_optimizer.runtime.local_files import make_folder
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """Where entries go, how much of them, and for how long."""
+
+    file: Path | None = None
+    """None: only the table."""
+    megabytes: float = 10.0
+    """The size from which a file is put aside."""
+    files: int = 5
+    """How many that were put aside are kept."""
+    days: float = 365.0
+    """How long the table keeps an entry."""
+    arguments: bool = False
+    """Whether entries contain arguments."""
+
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_PAUSE = 0.005
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+@contextmanager
+def locked(path: Path, seconds: float) -> Iterator[bool]:
+    """Whether the lock was taken, within `seconds`: a process that was stopped while it holds the lock stops nobody."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
+    try:
+        yield _taken(descriptor, seconds)
+    finally:
+        # This releases it.
+        os.close(descriptor)
+
+
+def _taken(descriptor: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not _take(descriptor):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+_ASCII = json.JSONEncoder(separators=(",", ":"))
+_KEYS = ("at", *AuditEntry._fields[1:])
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Where a process is in its chain: the number of its next line, and the hash of its last one."""
+
+    id: str
+    number: int
+    previous: str
+    after: str | None = None
+    """The hash of the line before the next one, whoever wrote it; None if that is in the same file as our last one."""
+
+    @classmethod
+    def begun(cls) -> Chain:
+        """A new one."""
+        return cls(secrets.token_hex(8), 0, "")
+
+    def placed(self, after: bytes) -> Chain:
+        """Begun, or continued in another file, after this line; without one, nobody knows which."""
+        found = hash_of(after) if after else ""
+        return replace(self, after=found) if self.number else replace(self, previous=found)
+
+    def written(self, entries: Sequence[AuditEntry]) -> tuple[bytes, Chain]:
+        """The lines of these entries, and the chain after them."""
+        previous, lines = self.previous, list[bytes]()
+        for number, entry in enumerate(entries, start=self.number):
+            line = _line(entry, self.id, number, previous, self.after if number == self.number else None)
+            previous = hash_of(line)
+            lines += (line, b"\n")
+        return b"".join(lines), Chain(self.id, self.number + len(entries), previous)
+
+
+def hash_of(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def values_of(entry: AuditEntry) -> dict[str, Any]:
+    """An entry as programs read it: the moment in words, and arguments only if they were kept."""
+    values: dict[str, Any] = dict(zip(_KEYS, entry, strict=True))
+    seconds, further = divmod(entry.at_ms, 1_000)
+    values["at"] = f"{_second(seconds)}.{further:03}Z"
+    if entry.arguments is None:
+        del values["arguments"]
+    return values
+
+
+@lru_cache(maxsize=2)
+def _second(number: int) -> str:
+    """A second since 1970 in words; all entries of a batch are of the same one or two."""
+    return datetime.fromtimestamp(number, UTC).replace(tzinfo=None).isoformat()
+
+
+def _line(entry: AuditEntry, chain: str, number: int, previous: str, after: str | None) -> bytes:
+    values = values_of(entry)
+    values["chain"], values["number"], values["previous"] = chain, number, previous
+    if after is not None:
+        values["after"] = after
+    line = compact_bytes(values)
+    if not line.isascii():
+        # No character of a name can end the line, or tell a terminal what to do.
+        line = _ASCII.encode(values).encode("ascii")
+    return line.replace(b"\x7f", b"\\u007f")
+
+
+_PATIENCE = 2.0
+"""Seconds for another process to finish its batch. Without the lock, lines are still added whole, but nothing is put
+aside.
+"""
+
+_LONGEST_LINE = 512 * 1024
+_LONGEST_MARK = 200
+"""Bytes that a batch may grow by when it is placed after a line of another file or process."""
+_OPTIONAL = ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, name, 0) for name in _OPTIONAL)
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class AuditFile:
+    """The file of one process, with its own chain of lines."""
+
+    def __init__(self, path: Path, megabytes: float, files: int, patience: float = _PATIENCE) -> None:
+        self.path = path
+        self._most_bytes = megabytes * 1_000_000
+        self._files = files
+        self._patience = patience
+        self._chain: Chain | None = None
+        self._last = (0, 0)
+        """Where the last line of our chain begins and ends, if it is still in this file."""
+
+    @classmethod
+    def of(cls, options: AuditOptions) -> AuditFile | None:
+        return cls(options.file, options.megabytes, options.files) if options.file is not None else None
+
+    def append(self, entries: Sequence[AuditEntry]) -> None:
+        """Add entries: all of them, or none and an OSError."""
+        if not entries:
+            return
+        make_folder(self.path.parent)
+        with locked(lock_of(self.path), self._patience) as is_alone:
+            chain = self._chain or Chain.begun()
+            data, after = chain.written(entries)
+            if is_alone:
+                self._make_room(len(data) + _LONGEST_MARK)
+            if not (is_alone and self._is_here(chain)):
+                data, after = chain.placed(self._last_line() if is_alone else b"").written(entries)
+            # A chain that may be torn is not continued.
+            self._chain = None
+            self._write(data, is_alone=is_alone)
+            self._chain = after
+
+    def _make_room(self, more: int) -> None:
+        descriptor = _opened(self.path)
+        try:
+            size = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+        if size and size + more > self._most_bytes:
+            put_aside(self.path, self._files)
+
+    def _is_here(self, chain: Chain) -> bool:
+        """Whether the chain's last line is in this file, which another process may have put aside since."""
+        begin, end = self._last
+        with contextlib.suppress(FileNotFoundError), os.fdopen(_opened(self.path, _FLAGS & ~os.O_CREAT), "rb") as file:
+            file.seek(begin)
+            return chain.number > 0 and hash_of(file.read(end - begin)) == chain.previous
+        return False
+
+    def _write(self, data: bytes, *, is_alone: bool) -> None:
+        descriptor = _opened(self.path)
+        try:
+            size = os.fstat(descriptor).st_size
+            _write_all(descriptor, data, size if is_alone else None)
+        finally:
+            os.close(descriptor)
+        self._last = size + data.rfind(b"\n", 0, -1) + 1, size + len(data) - 1
+
+    def _last_line(self) -> bytes:
+        """The line before ours, here or in the file that was put aside last."""
+        for path in (self.path, aside(self.path, 1)):
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = _opened(path, _FLAGS & ~os.O_CREAT)
+                with os.fdopen(descriptor, "rb") as file:
+                    file.seek(max(0, os.fstat(descriptor).st_size - _LONGEST_LINE))
+                    if line := file.read().rstrip(b"\n").rpartition(b"\n")[2]:
+                        return line
+        return b""
+
+
+def lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def aside(path: Path, number: int) -> Path:
+    """A file that was put aside; the higher its number, the older."""
+    return path.with_name(f"{path.name}.{number}")
+
+
+def put_aside(path: Path, files: int) -> None:
+    """Make room for a new file; the oldest beyond `files` goes."""
+    if files < 1:
+        path.unlink()
+        return
+    for number in range(files - 1, 0, -1):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(aside(path, number), aside(path, number + 1))
+    os.replace(path, aside(path, 1))
+
+
+def _opened(path: Path, flags: int = _FLAGS) -> int:
+    """A regular file that only its owner can read; never what a link points to."""
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path} is a symbolic link; name the file itself with audit_file") from None
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, f"{path} is not a file; name one with audit_file")
+        if found.st_mode & _OTHERS and hasattr(os, "fchmod"):
+            os.fchmod(descriptor, 0o600)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _write_all(descriptor: int, data: bytes, size: int | None) -> None:
+    """Write everything at once. What was written of a batch that did not fit is removed, if nobody wrote after it."""
+    written = 0
+    try:
+        written = os.write(descriptor, data)
+        if written < len(data):
+            written += os.write(descriptor, data[written:])
+        if written < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        if size is not None and written:
+            os.ftruncate(descriptor, size)
+        raise

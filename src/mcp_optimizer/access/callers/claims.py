@@ -1,0 +1,161 @@
+"""Checks what the claims of a token say about its holder, and remembers findings about tokens for a short time.
+
+Called by `signed_tokens` and `introspection` once an issuer has vouched for the claims. Findings are limited in number
+and kept by the hash of the token only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from mcp_optimizer.access.callers.keys import PROFILES
+from mcp_optimizer.access.callers.rejections import Rejected, ScopesMissing
+from mcp_optimizer.domain.principal import Principal, Risk, Role
+from mcp_optimizer.domain.token_issuers import TokenIssuer, is_scope
+
+_MOST = 4_096
+
+Finding = TypeVar("Finding")
+
+
+class Recent(Generic[Finding]):
+    """The latest findings."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _MOST) -> None:
+        self._clock = clock
+        self._most = most
+        self._found: OrderedDict[bytes, tuple[float, Finding]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: bytes) -> Finding | None:
+        found = self._found.get(key)
+        if found is None:
+            return None
+        until, finding = found
+        if until <= self._clock():
+            del self._found[key]
+            return None
+        return finding
+
+    def put(self, key: bytes, finding: Finding, seconds: float) -> None:
+        if seconds <= 0:
+            return
+        self._found.pop(key, None)
+        self._found[key] = (self._clock() + seconds, finding)
+        while len(self._found) > self._most:
+            self._found.popitem(last=False)
+
+    def forget(self, key: bytes) -> None:
+        self._found.pop(key, None)
+
+
+def hash_of(*parts: str) -> bytes:
+    """One hash of several texts. Their lengths are part of it, so that no two lists of texts have the same."""
+    whole = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        whole.update(len(encoded).to_bytes(8, "big") + encoded)
+    return whole.digest()
+
+
+LEEWAY = 30
+"""Seconds that two clocks may differ."""
+
+_LONGEST_NAME = 128
+_LONGEST_ID = 500
+_LATEST = 1e12
+_MOST_SCOPES = 200
+_MOST_SERVERS = 1_000
+_PLAIN = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
+"""Besides letters, digits and _.-~, what stays as it is in an id. A blank does not: it separates the parts."""
+
+
+def check_audience(claims: Mapping[str, Any], audience: str) -> None:
+    """A token for somebody else, who passed it on or lost it, opens nothing here."""
+    said = claims.get("aud")
+    if said != audience and not (isinstance(said, list) and audience in said):
+        raise Rejected("The token is for another audience.")
+
+
+def check_times(claims: Mapping[str, Any], now: float, *, needs_end: bool) -> float:
+    """When the token ends. One that has ended, or not begun, is rejected."""
+    if "exp" not in claims and not needs_end:
+        ends: float | None = math.inf
+    else:
+        ends = _moment(claims.get("exp"))
+    if ends is None:
+        raise Rejected("The token does not say when it expires.")
+    if ends + LEEWAY <= now:
+        raise Rejected("The token has expired.")
+    begins = _moment(claims.get("nbf", 0))
+    if begins is None or begins - LEEWAY > now:
+        raise Rejected("The token is not valid yet.")
+    return ends
+
+
+def _moment(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _LATEST else None
+
+
+def principal_of(claims: Mapping[str, Any], issuer: TokenIssuer) -> Principal:
+    """The holder of a token of this issuer; raises Rejected or ScopesMissing."""
+    subject = _text(claims, "sub", _LONGEST_ID)
+    name = _text(claims, issuer.name_claim, _LONGEST_NAME)
+    tenant = _text(claims, issuer.tenant_claim, _LONGEST_NAME) if issuer.tenant_claim else ""
+    scopes = scopes_of(claims)
+    if not scopes.issuperset(issuer.required_scopes):
+        raise ScopesMissing(issuer.required_scopes)
+    whose = [issuer.issuer, subject, *([tenant] if issuer.tenant_claim else [])]
+    profile = claims.get(issuer.profile_claim) if issuer.profile_claim else None
+    return Principal(
+        id="token:" + " ".join(quote(part, safe=_PLAIN) for part in whose),
+        name=f"{issuer.name}:{name}",
+        tenant=tenant,
+        servers=_servers(claims.get(issuer.servers_claim)) if issuer.servers_claim else None,
+        risk=Risk.DESTRUCTIVE,
+        profile=profile if profile in PROFILES else None,
+        role=_role(claims.get(issuer.role_claim)) if issuer.role_claim else Role.NONE,
+        scopes=scopes,
+        classes=frozenset(risk for risk in Risk if scopes.issuperset(issuer.risk_scopes.get(risk, ()))),
+    )
+
+
+def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
+    """`scope` of the standards, or `scp`, which some issuers have instead."""
+    return frozenset(filter(is_scope, _words(claims.get("scope", claims.get("scp")), _MOST_SCOPES)))
+
+
+def _servers(value: object) -> frozenset[str]:
+    """The servers that a claim names. A missing claim names none, and so does one of another type."""
+    return frozenset(_words(value, _MOST_SERVERS))
+
+
+def _role(value: object) -> Role:
+    """The highest role that a claim names."""
+    named = set(_words(value, _MOST_SCOPES))
+    return next((role for role in reversed(Role) if role.value in named), Role.NONE)
+
+
+def _words(value: object, most: int) -> list[str]:
+    """A list of texts, or one text with blanks between them."""
+    words = value.split() if isinstance(value, str) else value
+    return [word for word in words[:most] if isinstance(word, str)] if isinstance(words, list) else []
+
+
+def _text(claims: Mapping[str, Any], claim: str, longest: int) -> str:
+    value = claims.get(claim)
+    if not isinstance(value, str) or not value:
+        raise Rejected(f"The token lacks the claim {claim!r}.")
+    if len(value) > longest or not value.isprintable():
+        raise Rejected(f"The token's claim {claim!r} is too long, or has characters that cannot be printed.")
+    return value

@@ -1,0 +1,147 @@
+"""Makes and reads API keys: `mcpo_<id>_<secret>`. Called by the command for keys, the dashboard, and `known_keys`.
+
+The secret has 256 random bits, so a plain hash of it is as safe as a slow one and costs a microsecond. `make_key` also
+stores the new key; its text is shown once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Protocol
+
+from mcp_optimizer.domain.credentials import ApiKey
+from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.errors import ConfigurationError, listed, quoted
+
+PREFIX = "mcpo_"
+PROFILES = ("minimal", "standard", "full")
+LONGEST_NAME = 64
+MOST_SERVERS = 1_000
+
+_KEY = re.compile(r"mcpo_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+_ALPHABET = string.ascii_lowercase + string.digits
+_SPAN = re.compile(r"([0-9]{1,6})([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_LONGEST = timedelta(days=36_500)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a new key is to permit."""
+
+    name: str
+    servers: Collection[str] | None = None
+    risk: Risk = Risk.READ
+    role: Role = Role.NONE
+    profile: str | None = None
+    calls_per_minute: int | None = None
+    expires: str = "90d"
+
+
+def new_key(wanted: Wanted, now: datetime) -> tuple[ApiKey, str]:
+    """A key as it is kept, and its text, which nobody can make from that again."""
+    _check(wanted)
+    key_id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    secret = secrets.token_urlsafe(32)
+    ends = expiry(wanted.expires, now)
+    key = ApiKey(
+        id=key_id,
+        name=wanted.name,
+        digest=_digest(secret),
+        created_at_ms=milliseconds(now),
+        servers=None if wanted.servers is None else frozenset(wanted.servers),
+        risk=wanted.risk,
+        role=wanted.role,
+        profile=wanted.profile,
+        calls_per_minute=wanted.calls_per_minute,
+        expires_at_ms=None if ends is None else milliseconds(ends),
+    )
+    return key, f"{PREFIX}{key_id}_{secret}"
+
+
+def id_of(text: str) -> str | None:
+    """The id in the text of a key; None if it cannot be one."""
+    match = _KEY.fullmatch(text)
+    return match.group(1) if match is not None else None
+
+
+def is_secret_of(text: str, key: ApiKey) -> bool:
+    """Whether this is the text of the key. Takes the same time however much of it is right."""
+    match = _KEY.fullmatch(text)
+    return match is not None and match.group(1) == key.id and hmac.compare_digest(_digest(match.group(2)), key.digest)
+
+
+def expiry(text: str, now: datetime) -> datetime | None:
+    """When a key ends: after `12h`, `90d` or `8w`, at the end of a day such as `2027-01-31` (UTC), or `never`."""
+    if text == "never":
+        return None
+    if (match := _SPAN.fullmatch(text)) is not None:
+        lasts = timedelta(hours=int(match.group(1)) * _HOURS[match.group(2)])
+        ends = now + min(lasts, 2 * _LONGEST)
+    else:
+        try:
+            ends = datetime.combine(date.fromisoformat(text), time.max, UTC)
+        except ValueError:
+            raise ConfigurationError(
+                f"--expires {quoted(text)} is no length of time (12h, 90d, 8w), no day (2027-01-31), and not never."
+            ) from None
+    if ends <= now:
+        raise ConfigurationError(f"--expires {quoted(text)} is not in the future.")
+    if ends - now > _LONGEST:
+        raise ConfigurationError(f"--expires {quoted(text)} is over a hundred years away. Say never, if you mean it.")
+    return ends
+
+
+def milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000)
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _check(wanted: Wanted) -> None:
+    name = wanted.name
+    if not name or len(name) > LONGEST_NAME:
+        raise ConfigurationError(f"The name of a key has 1 to {LONGEST_NAME} characters, not {len(name):,}.")
+    if not name.isprintable() or name != name.strip():
+        raise ConfigurationError(
+            f"{quoted(name)} cannot be the name of a key: it must be printable, without spaces around it."
+        )
+    if wanted.servers is not None and not 0 < len(wanted.servers) <= MOST_SERVERS:
+        raise ConfigurationError("--servers names no server. Leave it out for a key that opens all of them.")
+    if wanted.profile is not None and wanted.profile not in PROFILES:
+        raise ConfigurationError(f"--profile must be one of {listed(PROFILES)}, not {quoted(wanted.profile)}.")
+    if wanted.calls_per_minute is not None and not 0 <= wanted.calls_per_minute <= 1_000_000:
+        raise ConfigurationError("--calls-per-minute must be between 0 (no limit) and 1,000,000.")
+
+
+MOST_KEYS = 10_000
+"""Living keys. A gateway has all of them in memory."""
+
+
+class NewKeys(Protocol):
+    """Where new keys are kept."""
+
+    async def add(self, key: ApiKey, most: int) -> str: ...
+
+
+async def make_key(stored: NewKeys, wanted: Wanted) -> tuple[ApiKey, str]:
+    """The new key and its text; raises ConfigurationError if there cannot be such a key."""
+    key, text = new_key(wanted, datetime.now(UTC))
+    problem = await stored.add(key, MOST_KEYS)
+    if problem == "name":
+        raise ConfigurationError(
+            f"There is a key {quoted(key.name)} already. Choose another name, or end that one first with "
+            f"`mcp-optimizer key revoke {quoted(key.name)}`."
+        )
+    if problem == "many":
+        raise ConfigurationError(f"There are {MOST_KEYS:,} keys already. Revoke some that are no longer needed.")
+    return key, text

@@ -1,0 +1,103 @@
+"""Verifies a credential of either kind: an API key, or a token of one of the issuers in the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from mcp_optimizer.access.callers.keys import PREFIX
+from mcp_optimizer.access.callers.known_keys import KnownKeys
+from mcp_optimizer.access.callers.rejections import Rejected
+from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.token_issuers import TokenIssuer
+
+_NO_KEYS = "Keys are not used here, because nothing is stored."
+_UNKNOWN_ISSUER = "The token is of an issuer that is not accepted here."
+
+
+class TokenVerifier(Protocol):
+    """Verifies the tokens of one issuer; raises Rejected, ScopesMissing or CannotVerify. `address`: who shows one."""
+
+    async def principal(self, token: str, resource: str, address: str = "", /) -> Principal: ...
+    async def close(self) -> None: ...
+
+
+class Credentials:
+    """Everything that proves who somebody is."""
+
+    def __init__(
+        self,
+        keys: KnownKeys | None,
+        issuers: Sequence[TokenIssuer] = (),
+        verifiers: Mapping[str, TokenVerifier] | None = None,
+        close_web: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`verifiers`: by the issuers' addresses. `close_web`: called last."""
+        self.issuers = tuple(issuers)
+        self._keys = keys
+        self._verifiers = dict(verifiers or {})
+        self._close_web = close_web
+        asked = [one.issuer for one in issuers if one.introspection_url]
+        self._of_opaque = asked[0] if len(asked) == 1 else None
+
+    def keys_changed(self, names: Sequence[str]) -> None:
+        """Somebody made or revoked a key."""
+        if self._keys is not None:
+            self._keys.changed(names)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Every scope that means something here."""
+        return tuple(dict.fromkeys(scope for issuer in self.issuers for scope in issuer.scopes))
+
+    @property
+    def first_scopes(self) -> tuple[str, ...]:
+        """The scopes that a new token should have: those for every call, and for tools that only read."""
+        least = (scope for one in self.issuers for scope in (*one.required_scopes, *one.risk_scopes.get(Risk.READ, ())))
+        return tuple(dict.fromkeys(least))
+
+    async def of_key(self, text: str) -> Principal:
+        """Whose key this is; raises Rejected or CannotVerify."""
+        if self._keys is None:
+            raise Rejected(_NO_KEYS)
+        return await self._keys.principal(text)
+
+    @property
+    def takes_keys(self) -> bool:
+        return self._keys is not None
+
+    async def holder(self, key_id: str) -> Principal:
+        """Whoever showed a key before, if it still lives; raises Rejected or CannotVerify."""
+        if self._keys is None:
+            raise Rejected(_NO_KEYS)
+        return await self._keys.holder(key_id)
+
+    async def of_bearer(self, text: str, resource: str, address: str = "") -> Principal:
+        """Whose key or token this is; raises Rejected, ScopesMissing or CannotVerify. `address`: who shows it."""
+        if text.startswith(PREFIX):
+            # Also if it is no good: nobody else is shown a key.
+            return await self.of_key(text)
+        if not self._verifiers:
+            raise Rejected("The key is unknown, expired or revoked.")
+        from mcp_optimizer.access.callers.signed_tokens import unverified_issuer
+
+        issuer = unverified_issuer(text) or self._of_opaque
+        verifier = self._verifiers.get(issuer) if issuer is not None else None
+        if verifier is None:
+            raise Rejected(_UNKNOWN_ISSUER)
+        return await verifier.principal(text, resource, address)
+
+    def scopes_for(self, principal: Principal, risk: Risk) -> tuple[str, ...]:
+        """The scopes that this caller needs for a tool of this class; none, if it has no token."""
+        if principal.scopes is None:
+            return ()
+        label = principal.name.partition(":")[0]
+        return next((one.risk_scopes.get(risk, ()) for one in self.issuers if one.name == label), ())
+
+    async def close(self) -> None:
+        for verifier in self._verifiers.values():
+            await verifier.close()
+        if self._keys is not None:
+            await self._keys.close()
+        if self._close_web is not None:
+            await self._close_web()

@@ -1,0 +1,125 @@
+"""Explains one decision step by step, and counts many, for the person who writes the rules. Pure.
+
+Called by `policy test` and the dashboard.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mcp_optimizer.access.policy.policy import SOURCES, Policy, own_limits
+from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass, Rule
+from mcp_optimizer.domain.principal import Principal, Risk
+
+
+@dataclass(frozen=True)
+class Consideration:
+    """One thing that was looked at, and what came of it."""
+
+    about: str
+    said: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A decision, and how it came about."""
+
+    decision: Decision
+    steps: tuple[Consideration, ...]
+    rule: int | None
+    """The number of the rule that decided, as people count."""
+    changes: tuple[str, ...]
+    """What would lead to another decision."""
+
+
+def explain(policy: Policy, principal: Principal, server: str, tool: str, annotations: object) -> Explanation:
+    """Why a caller may or may not call a tool."""
+    risk = policy.risk(server, tool, annotations)
+    decision = policy.decide(principal, server, tool, annotations)
+    is_own = own_limits(principal, server, risk) is not None
+    matched = None if is_own else policy.rulebook.first_match(principal, server, tool, risk.risk)
+    rule = None if matched is None else policy.rulebook.rules[matched]
+    servers = "all servers" if principal.servers is None else ", ".join(sorted(principal.servers)) or "no server"
+    steps = (
+        Consideration("class", f"{risk.risk}, by {SOURCES[risk.source]}"),
+        Consideration("servers", f"{principal.name} may use {servers}"),
+        Consideration("risk", f"{principal.name} may call tools up to {principal.risk}"),
+        Consideration("rule", _about_rules(policy, is_own, matched, rule)),
+    )
+    return Explanation(
+        decision, steps, None if matched is None else matched + 1, _changes(principal, server, tool, decision, matched)
+    )
+
+
+def written(rule: Rule) -> str:
+    """A rule as the settings file has it, without what it leaves out."""
+    parts = {
+        "effect": rule.effect.value,
+        "server": "" if rule.server == "*" else rule.server,
+        "tool": "" if rule.tool == "*" else rule.tool,
+        "risk": rule.risk.value if rule.risk else "",
+        "caller": "" if rule.caller == "*" else rule.caller,
+    }
+    return ", ".join(f"{key} = {value!r}" for key, value in parts.items() if value)
+
+
+def _about_rules(policy: Policy, is_own: bool, matched: int | None, rule: Rule | None) -> str:
+    if is_own:
+        return "not asked: the caller itself may not do this"
+    if rule is not None and matched is not None:
+        return f"rule {matched + 1} is the first that matches: {written(rule)}"
+    count = len(policy.rulebook.rules)
+    return f"none of {count:,} matches" if count else "there are none"
+
+
+def _changes(principal: Principal, server: str, tool: str, decision: Decision, matched: int | None) -> tuple[str, ...]:
+    changes = []
+    if principal.servers is not None and server not in principal.servers:
+        changes.append(f"a key that includes the server {server!r}")
+    if not principal.risk.covers(decision.risk.risk):
+        changes.append(f"a key for {decision.risk.risk} tools")
+        if decision.risk.source != "override":
+            changes.append(f"tool_risks.'{server}__{tool}' = '{principal.risk}', if the tool does no more than that")
+    if changes:
+        return tuple(changes)
+    if decision.effect is Effect.ALLOW:
+        where = "" if matched is None else f" before rule {matched + 1}"
+        return (f"a rule{where} with effect = 'deny', server = '{server}', tool = '{tool}'",)
+    changes.append(
+        f"a rule before rule {(matched or 0) + 1} with effect = 'allow', server = '{server}', tool = '{tool}'"
+    )
+    return tuple(changes)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What decides about each of many tools, for one caller."""
+
+    tools: int
+    by_rule: Mapping[int | None, int]
+    """How many tools each rule decides, by its position; None: no rule matches."""
+    by_limits: int
+    """How many the caller's own key or token rules out."""
+    risks: Mapping[RiskClass, int]
+    """How many tools have a class, and by what."""
+
+
+def survey(policy: Policy, principal: Principal, tools: Iterable[tuple[str, str, object]]) -> Survey:
+    """`tools`: their servers, own names and annotations."""
+    by_rule, risks = Counter[int | None](), Counter[RiskClass]()
+    by_limits = 0
+    for server, tool, hints in tools:
+        risk = policy.risk(server, tool, hints)
+        risks[risk] += 1
+        if own_limits(principal, server, risk) is not None:
+            by_limits += 1
+        else:
+            by_rule[policy.rulebook.first_match(principal, server, tool, risk.risk)] += 1
+    return Survey(risks.total(), by_rule, by_limits, risks)
+
+
+def imagined(name: str, servers: frozenset[str] | None, risk: Risk) -> Principal:
+    """A caller as a key or token would make it."""
+    return Principal(f"imagined:{name}", name, servers=servers, risk=risk)

@@ -1,0 +1,115 @@
+"""What commands print about servers and tools, as plain values that also travel over the socket. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
+from mcp_optimizer.compression.short_descriptions import Level
+from mcp_optimizer.gateway.found_tools import FoundTools, find_response, summary
+from mcp_optimizer.profiles.lists import ToolLists
+from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.results.notices import Notice
+from mcp_optimizer.upstream.state import UpstreamState
+
+
+def found_facts(found: FoundTools) -> dict[str, Any]:
+    """A search: the response as programs get it, and what a table shows beyond it."""
+    return {
+        "response": find_response(found).model_dump(mode="json", exclude_none=True),
+        "rows": [
+            {
+                "name": hit.tool.name,
+                "server": hit.tool.server,
+                "tokens": hit.tool.tokens,
+                "score": hit.score,
+                "summary": summary(hit.tool),
+            }
+            for hit in found.tools
+        ],
+        "not_searched": [_missing(state) for state in found.missing],
+    }
+
+
+def tool_rows(tools: list[CatalogTool]) -> list[dict[str, Any]]:
+    """Tools with their cost, the largest first."""
+    ordered = sorted(tools, key=lambda tool: (-tool.tokens, tool.name))
+    return [{"name": t.name, "server": t.server, "tokens": t.tokens, "summary": summary(t)} for t in ordered]
+
+
+def result_facts(result: dict[str, Any]) -> dict[str, Any]:
+    """A result, and which of its blocks are the gateway's own words to a model."""
+    blocks = result.get("content")
+    blocks = blocks if isinstance(blocks, list) else []
+    return {"result": result, "notices": [at for at, block in enumerate(blocks) if isinstance(block, Notice)]}
+
+
+def tool_facts(tool: CatalogTool, forms: ToolForms, lists: ToolLists, profile: ProfileName) -> dict[str, Any]:
+    """One tool before and after."""
+    made = {detail: forms.form(tool, detail) for detail in Detail if detail is not Detail.PYTHON}
+    return {
+        "forms": {
+            detail.value: {
+                "tokens": form.tokens,
+                "tool": form.definition.model_dump(mode="json"),
+                "text": form.text(detail),
+            }
+            for detail, form in made.items()
+        },
+        "words": lists.described(tool.name, Level.WORDS),
+        "steps": [{"technique": step.technique, "tokens": step.tokens} for step in forms.steps(tool)],
+        "tool_schema": asdict(lists.tool_schema(tool.name, profile)),
+    }
+
+
+def missing_facts(snapshot: Snapshot) -> list[dict[str, str]]:
+    """The servers that are not up."""
+    return [_missing(state) for state in snapshot.missing()]
+
+
+def _missing(state: UpstreamState) -> dict[str, str]:
+    return {"name": state.name, "status": state.status.value, "reason": state.reason}
+
+
+def server_facts(snapshot: Snapshot, state: UpstreamState) -> dict[str, Any]:
+    """One server: its state, the cost of its tools, and what is not as it should be.
+
+    Programs read the keys: none of them changes its meaning.
+    """
+    tools = [tool for tool in snapshot.running if tool.server == state.name]
+    facts: dict[str, Any] = {
+        "name": state.name,
+        "status": state.status.value,
+        "transport": state.spec.transport.value,
+        "tools": len(tools),
+        "tokens": sum(tool.tokens for tool in tools),
+    }
+    if state.reason:
+        facts["reason"] = state.reason
+    if state.failure is not None:
+        facts["failure"] = state.failure.value
+    if state.protocol_version:
+        facts["protocol"] = state.protocol_version
+    if state.server_version:
+        facts["version"] = state.server_version
+    if state.stray:
+        facts["prints"] = state.stray
+    if state.spec.unread:
+        facts["not_understood"] = list(state.spec.unread)
+    if state.started_in:
+        facts["started_in_s"] = round(state.started_in, 2)
+    unapproved = snapshot.unapproved
+    for kind, found in (("held", unapproved.held), ("announced", unapproved.announced)):
+        if own := [tool for (server, _), tool in found.items() if server == state.name]:
+            facts[kind] = [{"tool": tool.name, "change": tool.change.value} for tool in own]
+    if (other := unapproved.instructions.get(state.name)) is not None:
+        facts["instructions"] = {"change": other.change.value, "held": not state.instructions}
+    if state.listing.turned_off:
+        facts["turned_off"] = list(state.listing.turned_off)
+    if state.listing.idle:
+        facts["no_such_tools"] = list(state.listing.idle)
+    if state.listing.left_out:
+        facts["left_out"] = [{"tool": tool.name, "reason": tool.reason} for tool in state.listing.left_out]
+    return facts

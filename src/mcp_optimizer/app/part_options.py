@@ -1,0 +1,245 @@
+"""Translates the settings into the terms of each part.
+
+Also gives the configuration of a gateway a name, under which its history is kept. Pure, except for paths and a look at
+which packages are installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcp_optimizer.access.audit.audit_file import AuditOptions
+from mcp_optimizer.access.policy.policy import Policy
+from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.config.serverfile.variables import Variables, expanded
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.config.settings_groups import ResultSettings
+from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
+from mcp_optimizer.domain.own_tools import ScriptMode
+from mcp_optimizer.domain.pins import TrustMode
+from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.metrics.savings import prices_of
+from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.results.encodings import Encoding
+from mcp_optimizer.results.metadata import Price
+from mcp_optimizer.results.result_options import ResultOptions, Treatment
+from mcp_optimizer.runtime.signatures import OwnedNames
+from mcp_optimizer.serving.server import ServerOptions
+from mcp_optimizer.upstream.parked import ParkingLimits
+from mcp_optimizer.upstream.state import PoolOptions
+
+if TYPE_CHECKING:
+    from mcp_optimizer.profiles.written_descriptions import DescriptionWriter
+
+_DIGEST_LETTERS = 16
+
+
+def configuration_of(settings: Settings, given: Iterable[ServerSpec] | None = None) -> str:
+    """The same for every gateway of a server file, however it is spelt; servers `given` by a program are their own."""
+    if given is not None:
+        return _label("given", *sorted(f"{spec.name} {spec.fingerprint}" for spec in given))
+    return _label("demo") if settings.demo else _label("file", os.path.realpath(settings.server_file))
+
+
+def _label(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_LETTERS]
+
+
+def items(text: str) -> list[str]:
+    """A setting that is a list, written with commas."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def is_transparent(settings: Settings) -> bool:
+    return settings.mode == "transparent"
+
+
+def is_native(settings: Settings) -> bool:
+    return settings.mode == "native"
+
+
+def check_driver(settings: Settings) -> None:
+    """Reported at once, not when the catalog is opened, because the user must act."""
+    if isinstance(settings.database_place, str) and find_spec("asyncpg") is None:
+        raise ConfigurationError(
+            "PostgreSQL needs another package: pip install 'mcp-optimizer-gateway[postgres]', "
+            "or use a file with --database FILE."
+        )
+
+
+def audit_options(settings: Settings) -> AuditOptions:
+    return AuditOptions(
+        file=settings.audit_path,
+        megabytes=settings.audit_megabytes,
+        files=settings.audit_files,
+        days=settings.audit_days,
+        arguments=settings.audit_arguments,
+    )
+
+
+def token_issuers(settings: Settings, environment: Mapping[str, str]) -> list[TokenIssuer]:
+    """The issuers, with the environment's variables in their client secrets."""
+    return [_with_secret(issuer, environment) for issuer in settings.token_issuers]
+
+
+def _with_secret(issuer: TokenIssuer, environment: Mapping[str, str]) -> TokenIssuer:
+    where = f"client_secret of the token issuer {issuer.name}"
+    try:
+        secret = expanded(issuer.client_secret, where, Variables(environment))
+    except UnusableEntry as error:
+        raise ConfigurationError(f"{error}.") from None
+    return issuer.model_copy(update={"client_secret": secret})
+
+
+def is_open(settings: Settings, *, is_loopback: bool) -> bool:
+    """Whether callers over HTTP need neither a key nor a token. Beyond loopback, that must be said in so many words."""
+    if settings.open_to_anyone:
+        return True
+    if settings.require_auth is False and not is_loopback:
+        raise ConfigurationError(
+            "require_auth = false admits anyone who reaches this gateway, which is not on loopback. If you want "
+            "that, use --open-to-anyone."
+        )
+    return is_loopback and not settings.require_auth
+
+
+def place_of(settings: Settings, what: str) -> Path | str:
+    """Where `what` is kept, for commands that are about nothing else."""
+    if (place := settings.database_place) is None:
+        raise ConfigurationError(
+            f"{what} are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
+        )
+    check_driver(settings)
+    return place
+
+
+def pool_options(settings: Settings, names: OwnedNames | None = None, *, has_one_client: bool) -> PoolOptions:
+    return PoolOptions(
+        start_timeout=settings.start_timeout,
+        call_timeout=settings.call_timeout,
+        first_pause=settings.restart_pause,
+        longest_pause=settings.restart_pause_max,
+        most_under_way=settings.max_in_flight,
+        most_waiting=settings.max_waiting,
+        own_sessions=settings.client_sessions,
+        has_one_client=has_one_client,
+        limits=settings.limits,
+        network=settings.network_variables,
+        parking=ParkingLimits(seconds=settings.answer_timeout),
+        name_call=names.waiting_call if names is not None else None,
+    )
+
+
+def policy_of(settings: Settings) -> Policy:
+    """What callers may do."""
+    return Policy(rulebook(settings), settings.tool_risks)
+
+
+def rulebook(settings: Settings) -> RuleBook:
+    return RuleBook([rule.rule for rule in settings.rules])
+
+
+def result_options(settings: Settings) -> ResultOptions:
+    """How results are handled, from the settings."""
+    return ResultOptions(
+        everywhere=Treatment(
+            max_rows=settings.max_rows,
+            max_tokens=settings.max_tokens,
+            preview_tokens=settings.preview_tokens,
+            encoding=Encoding(settings.result_encoding),
+            cache_seconds=settings.cache_seconds,
+        ),
+        servers={name: _said(said) for name, said in settings.server_results.items()},
+        tools={name: _said(said) for name, said in settings.tool_results.items()},
+        plain_meta=settings.plain_meta,
+    )
+
+
+def _said(settings: ResultSettings) -> dict[str, Any]:
+    said = settings.model_dump(exclude_none=True)
+    return {**said, "encoding": Encoding(said["encoding"])} if "encoding" in said else said
+
+
+def price_of_results(settings: Settings) -> Price | None:
+    """What results cost, if a model is set."""
+    if not settings.price_model:
+        return None
+    prices = prices_of(settings.price_model)
+    return Price(prices.model, prices.currency, prices.input)
+
+
+def server_options(settings: Settings) -> ServerOptions:
+    """What clients get if they do not say."""
+    return ServerOptions(
+        detail=Detail(settings.detail),
+        profile=_default_profile(settings),
+        dialect=Dialect(settings.dialect),
+        profile_of_client={name: _profile(value) for name, value in settings.client_profiles.items()},
+        transparent=is_transparent(settings),
+        native=is_native(settings),
+        split_calls=settings.split_calls,
+        scripts=ScriptMode(settings.scripts),
+    )
+
+
+def trust_modes(settings: Settings, specs: Iterable[ServerSpec]) -> dict[str, TrustMode]:
+    """What happens to changed tools, by server: as the settings say for it, else its entry, else for its kind."""
+    kinds = {True: TrustMode(settings.trust_local), False: TrustMode(settings.trust_remote)}
+    named = settings.servers_trust
+    return {
+        spec.name: TrustMode(named[spec.name])
+        if spec.name in named
+        else spec.trust or kinds[spec.transport is Transport.STDIO]
+        for spec in specs
+    }
+
+
+def budgets(settings: Settings) -> dict[ProfileName, int | None]:
+    return {
+        ProfileName.MINIMAL: settings.minimal_budget,
+        ProfileName.STANDARD: settings.standard_budget,
+        ProfileName.FULL: settings.full_budget,
+    }
+
+
+def concise_profiles(settings: Settings) -> frozenset[ProfileName]:
+    """The profiles whose tools are described in at most five words."""
+    return frozenset(map(_profile, items(settings.concise_profiles)))
+
+
+def profiles_in_use(settings: Settings) -> set[ProfileName]:
+    used = {_default_profile(settings), *map(_profile, settings.client_profiles.values())}
+    return {profile for profile in used if profile is not None}
+
+
+def _default_profile(settings: Settings) -> ProfileName | None:
+    """That of clients for which nothing else is said. Where clients search themselves, it has everything."""
+    if settings.tool_profile:
+        return _profile(settings.tool_profile)
+    return ProfileName.FULL if is_native(settings) else None
+
+
+def selected_profile(settings: Settings) -> ProfileName:
+    """The profile that reports and `show` speak of."""
+    return _profile(settings.tool_profile or "minimal")
+
+
+def _profile(name: str) -> ProfileName:
+    return ProfileName(name.title())
+
+
+def description_writer(settings: Settings) -> DescriptionWriter | None:
+    if not settings.description_writer:
+        return None
+    from mcp_optimizer.profiles.written_descriptions import DescriptionWriter
+
+    return DescriptionWriter(settings.description_writer, settings.description_writer_key)

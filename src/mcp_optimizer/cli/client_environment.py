@@ -1,0 +1,89 @@
+"""What `connect` and `import` need to know of this machine.
+
+Where clients' files are looked for and backups are kept, how a client starts this program, and how a client's own
+command is run.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.config.settings import APP_NAME, Settings
+from mcp_optimizer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mcp_optimizer.config.clients.backups import Backups
+    from mcp_optimizer.config.clients.finding import Machine
+
+
+def this_machine() -> Machine:
+    """Where clients are looked for."""
+    from mcp_optimizer.config.clients.finding import Machine
+
+    return Machine(Path.home(), os.environ, sys.platform, Path.cwd())
+
+
+def variables_of(path: Path) -> tuple[str, ...]:
+    """The variables of the environment that a server file uses. Whether it can be read is said where it is used."""
+    from mcp_optimizer.config.clients.finding import LARGEST, content_of
+    from mcp_optimizer.config.serverfile.parser import servers_of
+    from mcp_optimizer.config.serverfile.variables import variables_used
+    from mcp_optimizer.config.textfiles.kinds import FileKind
+    from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
+
+    try:
+        document = parsed(content_of(path, LARGEST[FileKind.JSON]).decode("utf-8"), FileKind.JSON)
+        return tuple(sorted(variables_used(servers_of(document, path)[1])))
+    except (UnicodeDecodeError, UnreadableText, ConfigurationError):
+        return ()
+
+
+def backups_of(settings: Settings) -> Backups:
+    """The copies of clients' files, beside the database."""
+    from platformdirs import user_data_path
+
+    from mcp_optimizer.config.clients.backups import Backups
+
+    place = settings.database_place
+    folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
+    return Backups(folder.absolute() / "clients")
+
+
+_SECONDS_OF_A_COMMAND = 60
+
+
+def this_program() -> list[str]:
+    """This program, as a client can start it from any folder."""
+    ending = ".exe" if sys.platform == "win32" else ""
+    beside = Path(sys.executable).absolute().with_name(f"mcp-optimizer{ending}")
+    if beside.is_file():
+        return [str(beside)]
+    if found := shutil.which("mcp-optimizer"):
+        return [str(Path(found).absolute())]
+    return [str(Path(sys.executable).absolute()), "-P", "-m", "mcp_optimizer"]
+
+
+def run_client(words: Sequence[str]) -> str:
+    """Run a client's command; what went wrong, if anything. Its output may quote its file, so it is not shown."""
+    shown = shlex.join(words[:3])
+    program = shutil.which(words[0]) or words[0]
+    try:
+        ended = subprocess.run(
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS_OF_A_COMMAND,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"`{shown}` did not end within {_SECONDS_OF_A_COMMAND} s, so the file was edited"
+    except OSError as error:
+        return f"`{shown}` could not be started ({error.strerror}), so the file was edited"
+    return f"`{shown}` failed with code {ended.returncode}, so the file was edited" if ended.returncode else ""

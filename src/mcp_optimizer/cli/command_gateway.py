@@ -1,0 +1,156 @@
+"""Gives a command a gateway to work with: a running one that would answer the same, or a fresh one.
+
+A fresh one shows on a terminal which servers are still starting. Every command that needs tools or servers comes
+through here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.runtime.lazy_imports import quick_imports
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+
+if TYPE_CHECKING:
+    from mcp_optimizer.app.control.command_requests import Request
+    from mcp_optimizer.app.control.gateway_client import RunningGateway
+    from mcp_optimizer.app.optimizer import Optimizer
+
+_T = TypeVar("_T")
+
+
+def run(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run to the end, on uvloop if it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+@asynccontextmanager
+async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIterator[Optimizer]:
+    """A started optimizer whose servers are up, as far as they come up within `--wait`.
+
+    Missing servers are named on stderr, unless the command `shows_servers` itself.
+    """
+    with quick_imports():
+        from mcp_optimizer.app.optimizer import Optimizer
+        from mcp_optimizer.upstream.supervisor import restarts
+
+    # Trying things out on the command line does not count as use of the gateway.
+    optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False, "reload": False}))
+    if "log_level" not in settings.model_fields_set:
+        # Missing servers are reported once, below, not on every restart attempt.
+        restarts.setLevel(logging.ERROR)
+    optimizer.start()
+    try:
+        if sys.stderr.isatty():
+            await _wait_visibly(optimizer, settings.wait)
+        else:
+            await optimizer.wait_for_servers(settings.wait)
+        if not shows_servers:
+            from mcp_optimizer.app.control.command_facts import missing_facts
+
+            name_missing(missing_facts(optimizer.snapshot))
+        yield optimizer
+    finally:
+        await optimizer.stop()
+
+
+def name_missing(missing: Sequence[Mapping[str, str]]) -> None:
+    """Which servers an answer does not cover, on stderr."""
+    for state in missing:
+        # A login that is needed says so itself.
+        says_status = state["reason"].startswith(state["status"])
+        status = "" if says_status else f" ({state['status']})"
+        reason = f": {state['reason']}" if state["reason"] else ""
+        print(in_a_line(f"without server {state['name']}{status}{reason}"), file=sys.stderr)
+    if missing:
+        print("Run `mcp-optimizer doctor` to see how to fix that.", file=sys.stderr)
+
+
+async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from mcp_optimizer.domain.tools import ServerStatus
+
+    console = Console(stderr=True)
+    waiting = asyncio.create_task(optimizer.wait_for_servers(seconds))
+    with console.status("Starting servers") as status:
+        while not waiting.done():
+            starting = [state.name for state in optimizer.servers() if state.status is ServerStatus.STARTING]
+            up = sum(state.status is ServerStatus.RUNNING for state in optimizer.servers())
+            names = escape(in_a_line(", ".join(starting[:4])))
+            status.update(f"{counted(up, 'server')} up; waiting for {names or 'the index'}")
+            await asyncio.wait([waiting], timeout=0.1)
+    await waiting
+
+
+_NEUTRAL = frozenset("config demo servers database wait log_level log_format".split())
+"""Options that choose a gateway, or change nothing in what it answers. With any other, the command starts servers."""
+
+FreshFlag = Annotated[bool, typer.Option("--fresh", help="Start the servers, even if a gateway is running.")]
+
+Begin = Callable[[Settings], AbstractAsyncContextManager["Optimizer"]]
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """Whom a command may ask: what was said on the command line, and the settings that it leads to."""
+
+    settings: Settings
+    flags: frozenset[str]
+    fresh: bool = False
+
+    def answer(self, request: Request, begin: Begin = started, *, shows_servers: bool = False) -> Any:
+        """What the command prints. Missing servers are named on stderr, unless it `shows_servers` itself."""
+        gateway = self._running()
+        if gateway is None:
+            return run(_fresh(request, begin(self.settings)))["value"]
+        answer = gateway.ask(request.model_copy(update={"wait": self.settings.wait}))
+        if not shows_servers:
+            name_missing(answer["missing"])
+        say(f"answered by the running gateway (pid {gateway.hello.pid})")
+        return answer["value"]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a running gateway would answer."""
+        return self._running() is not None
+
+    def _running(self) -> RunningGateway | None:
+        if self.fresh or not self.flags <= _NEUTRAL:
+            return None
+        from mcp_optimizer.app.control.gateway_client import running_gateways
+
+        found = running_gateways(self.settings)
+        for gateway in found:
+            if gateway.is_same_version:
+                return gateway
+            say(f"the running gateway (pid {gateway.hello.pid}) is another version, {gateway.hello.version}")
+        return None
+
+
+async def _fresh(request: Request, beginning: AbstractAsyncContextManager[Optimizer]) -> dict[str, Any]:
+    async with beginning as optimizer:
+        return await optimizer.answers().answer(request)
+
+
+def say(text: str) -> None:
+    """For people only; a program that reads our stderr wants errors there."""
+    if sys.stderr.isatty():
+        from mcp_optimizer.runtime.terminal_text import in_a_line
+
+        print(in_a_line(text), file=sys.stderr)

@@ -1,0 +1,115 @@
+"""Ends a serving process, has it read its files again, and opens its socket for commands.
+
+Signals request both; a timer ends a process that hangs. Used by `serve` over stdio, over HTTP and by its workers, so
+the gateway itself is only imported where it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+if TYPE_CHECKING:
+    from mcp_optimizer.app.control.listener import ControlListener
+    from mcp_optimizer.app.optimizer import Optimizer
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 1.7
+"""Seconds for everything to end after the calls in progress have."""
+GRACE_SECONDS = 1.9
+"""Seconds after `shutdown_timeout` at which the process ends, whatever hangs."""
+
+
+class Signals:
+    """SIGINT and SIGTERM: the first requests a shutdown, the second forces it."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+        self._reloads = BackgroundTasks(logger, "The files could not be read again")
+        self.is_interactive = False
+        """Whether somebody at a terminal waits for the process to end."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(number, self._take, number)
+
+    def _take(self, number: int) -> None:
+        if self._asked.is_set():
+            end_now(128 + number)
+        self.is_interactive = number == signal.SIGINT
+        self._asked.set()
+
+    def reload_with(self, optimizer: Optimizer) -> None:
+        """SIGHUP: read the files again. When our terminal is closed, the same signal means the end."""
+        number = getattr(signal, "SIGHUP", None)
+        if number is None or signal.getsignal(number) is signal.SIG_IGN:
+            # As under nohup: whoever started us wants us to live on.
+            return
+        had_terminal = has_terminal()
+
+        def take() -> None:
+            if had_terminal and not has_terminal():
+                self._take(signal.SIGTERM)
+            else:
+                self._reloads.spawn(optimizer.reload())
+
+        with contextlib.suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(number, take)
+
+    def stop_with(self, link: socket.socket) -> None:
+        """For a worker: end like after SIGTERM when the process that started us is gone."""
+        loop = asyncio.get_running_loop()
+
+        def gone() -> None:
+            loop.remove_reader(link)
+            self._take(signal.SIGTERM)
+
+        loop.add_reader(link, gone)
+
+    async def until_asked(self, serving: asyncio.Task[None]) -> None:
+        """Wait for the first signal, or for the end of our clients."""
+        waiting = asyncio.create_task(self._asked.wait())
+        await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+
+def has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def end_now(code: int) -> None:
+    """End the servers and the process at once."""
+    from mcp_optimizer.upstream.transports.processes import kill_all
+
+    kill_all()
+    os._exit(code)
+
+
+def end_at_the_latest(seconds: float) -> None:
+    """Ends the process whatever hangs from now on. In a thread, because the event loop itself may hang."""
+    late = threading.Timer(seconds, end_now, [1])
+    late.daemon = True
+    late.start()
+
+
+@contextlib.asynccontextmanager
+async def command_socket(optimizer: Optimizer, address: str = "") -> AsyncIterator[ControlListener]:
+    """Commands such as `find` and `logs` ask this gateway while it serves."""
+    from mcp_optimizer.app.control.sockets import identity
+
+    listener = optimizer.control(address)
+    await listener.start(identity(optimizer.settings), os.environ)
+    try:
+        yield listener
+    finally:
+        await listener.stop()

@@ -1,0 +1,132 @@
+"""What commands print to a terminal, and what they ask there.
+
+There is one console and one way to print JSON, and no server can control either. Values, also hidden ones, and a yes
+are read here; nothing is stored.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.runtime.terminal_text import in_a_line, printable, printable_json
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, ConsoleRenderable
+    from rich.segment import Segment
+
+    from mcp_optimizer.config.packages.draft import WantedInput
+
+
+def console() -> Console:
+    from rich.console import Console, RenderHook
+
+    class EverythingPrintable(RenderHook):
+        def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+            return [_Printable(renderable) for renderable in renderables]
+
+    made = Console(highlight=False, soft_wrap=False)
+    made.push_render_hook(EverythingPrintable())
+    return made
+
+
+class _Printable:
+    """Removes control characters from printed text; colours are our own and stay."""
+
+    def __init__(self, shown: ConsoleRenderable) -> None:
+        self._shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
+        for segment in console.render(self._shown, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+def print_json(value: Any) -> None:
+    """For programs: one object on one line."""
+    print(printable_json(json.dumps(value, ensure_ascii=False)))
+
+
+def is_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def hidden_value(title: str) -> str:
+    """A value that is typed without being shown."""
+    with warnings.catch_warnings():
+        # A terminal that cannot hide what is typed: better no value than a shown one.
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return getpass.getpass(f"{title} (not shown): ")
+        except getpass.GetPassWarning:
+            raise ConfigurationError("This terminal would show the typed value; give it on stdin.") from None
+
+
+def value_of_stdin() -> str:
+    """All of stdin, without the newline at its end."""
+    from mcp_optimizer.identity.secrets import MOST_BYTES, value_of
+
+    # One byte more than allowed, and a newline: a longer value is noticed, and never read completely.
+    given = sys.stdin.buffer.read(MOST_BYTES + 3)
+    return value_of(given.removesuffix(b"\n").removesuffix(b"\r"))
+
+
+def is_agreed(question: str) -> bool:
+    """Whether a person says yes; anything else is a no."""
+    return _answer_line(f"{question} [y/N] ").lower() in ("y", "yes")
+
+
+def asked_values(wanted: WantedInput) -> tuple[str, ...]:
+    """The values of an input, asked for until they are usable. Several are asked for until an empty one."""
+    _explain(wanted)
+    found: list[str] = []
+    while True:
+        value = (
+            hidden_value(f"  {in_a_line(wanted.key)}")
+            if wanted.is_secret
+            else _answer_line(f"  {in_a_line(wanted.key)}: ")
+        )
+        if not value and (found or wanted.default or not wanted.is_required):
+            return tuple(found) or wanted.default
+        problem = wanted.problem(value) if value else "is required"
+        if problem:
+            print(in_a_line(f"  {wanted.key} {problem}."), file=sys.stderr)
+            continue
+        found.append(with_full_path(wanted, value))
+        if not wanted.is_list:
+            return tuple(found)
+
+
+def with_full_path(wanted: WantedInput, value: str) -> str:
+    """A path as a server needs it, which runs in another folder and knows no `~`."""
+    from mcp_optimizer.config.packages.draft import InputFormat
+
+    is_path = wanted.format is InputFormat.PATH and "${" not in value
+    try:
+        return str(Path(value).expanduser().absolute()) if is_path else value
+    except RuntimeError:
+        raise ConfigurationError(f"{wanted.key}: there is no home of that user.") from None
+
+
+def _explain(wanted: WantedInput) -> None:
+    said = [
+        wanted.description,
+        f"one of: {', '.join(wanted.choices)}" if wanted.choices else "",
+        f"default: {', '.join(wanted.default)}" if wanted.default and not wanted.is_secret else "",
+        "several, then an empty line" if wanted.is_list else "",
+    ]
+    print(in_a_line(f"{wanted.key}: {'; '.join(filter(None, said)) or 'a value'}"), file=sys.stderr)
+
+
+def _answer_line(prompt: str) -> str:
+    print(prompt, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise ConfigurationError("Nothing was answered; nothing was changed.")
+    return line.strip()

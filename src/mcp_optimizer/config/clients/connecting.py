@@ -1,0 +1,214 @@
+"""Plans how our entry gets into a client's file, and out of it again: texts in, texts out.
+
+Called by the command line, which shows the plan, asks, keeps a copy and writes. Reads files, writes none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mcp_optimizer.config.clients.documents import ListedEntry, listing
+from mcp_optimizer.config.clients.finding import FoundFile, Machine, file_at
+from mcp_optimizer.config.clients.moving import without_listed
+from mcp_optimizer.config.clients.own_entry import is_ours
+from mcp_optimizer.config.known_clients.entry_writing import NotForThisClient, OurGateway
+from mcp_optimizer.config.known_clients.program import ClientProgram, FilePlace, KeyPath
+from mcp_optimizer.config.textfiles.editing import CannotEdit, with_item, with_value, without_item, without_value
+from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
+
+
+class CannotConnect(ValueError):
+    """A client's file is not changed. The message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What becomes of a client's file. Equal texts mean that nothing is to be done."""
+
+    client: ClientProgram
+    place: FilePlace
+    name: str
+    content: bytes | None = field(repr=False)
+    """What it is now; None if there is no file."""
+    text: str = field(repr=False)
+    """What it becomes."""
+    entry: Mapping[str, Any] = field(repr=False)
+    others: tuple[str, ...] = ()
+    """Servers in the file that are not ours and switched on."""
+    is_update: bool = False
+    """Whether our entry was there before, with other values."""
+    removes_file: bool = False
+    """Whether the file goes, because there was none before us."""
+    connected_as: str = ""
+    """The name under which the client has this entry already."""
+    restored: tuple[str, ...] = ()
+    """Servers that come back, which were moved."""
+    is_exact: bool = True
+    """Whether these come back with every byte. Not so in a file that others changed meanwhile."""
+
+    @property
+    def before(self) -> str:
+        return "" if self.content is None else self.content.decode("utf-8")
+
+
+def connecting(
+    client: ClientProgram, machine: Machine, gateway: OurGateway, name: str, *, in_project: bool
+) -> FileChange:
+    """The change that connects a client."""
+    file = _file(client, machine, in_project)
+    place = file.place
+    try:
+        entry = client.writing.entry(gateway, name)
+    except NotForThisClient as error:
+        raise CannotConnect(f"{client.title}: {error}.") from None
+    entries = _entries(file, machine)
+    content = file.content if os.path.lexists(place.path) else None
+    others = tuple(one.name for one in entries if not is_ours(client, one.name, one.value) and not _is_off(one))
+    change = FileChange(client, place, name, content, "" if content is None else file.text, entry, others)
+    there = next((one for one in entries if one.name == name), None)
+    same = next((one for one in entries if is_ours(client, one.name, one.value) and _is_same(one.value, entry)), None)
+    if same is not None:
+        return replace(change, connected_as=same.name)
+    if there is not None and not is_ours(client, name, there.value):
+        raise CannotConnect(
+            f"{client.title} has another server named {name!r} in {place.path}. Choose another name with --name."
+        )
+    try:
+        return replace(change, text=_with_entry(file, there, name, entry), is_update=there is not None)
+    except (CannotEdit, UnreadableText) as error:
+        raise CannotConnect(f"{place.path} was not changed. {error}.") from None
+
+
+def disconnecting(client: ClientProgram, machine: Machine, name: str, *, in_project: bool) -> FileChange | None:
+    """The change that takes our entry out, or None if it is not there."""
+    file = _file(client, machine, in_project, must_be_installed=False)
+    if not os.path.lexists(file.place.path):
+        return None
+    there = next((one for one in _entries(file, machine) if one.name == name), None)
+    if there is None:
+        return None
+    if not is_ours(client, name, there.value):
+        raise CannotConnect(f"The server {name!r} in {file.place.path} is not this program; it was not removed.")
+    try:
+        text = _without_entry(file, there)
+    except (CannotEdit, UnreadableText) as error:
+        raise CannotConnect(f"{file.place.path} was not changed. {error}.") from None
+    return FileChange(client, file.place, name, file.content, text, there.value)
+
+
+def disconnected_text(file: FoundFile, machine: Machine, name: str) -> str | None:
+    """A file's text without our entry, or None if it has none. Raises CannotEdit."""
+    there = next(
+        (one for one in _entries(file, machine) if one.name == name and is_ours(file.client, name, one.value)), None
+    )
+    return None if there is None else _without_entry(file, there)
+
+
+def is_installed(client: ClientProgram, machine: Machine) -> bool:
+    """Whether a folder of a client is there, or a file."""
+    where = machine.home, machine.environment, machine.platform
+    return any(one.is_dir() for one in client.folders(*where)) or any(
+        os.path.lexists(place.path) for place in client.files(*where)
+    )
+
+
+def has_entry(change: FileChange) -> bool:
+    """Whether the file has our entry now: after a client's own command ran."""
+    file = file_at(change.client, change.place)
+    return not file.problem and any(
+        one.name == change.name and is_ours(change.client, one.name, one.value)
+        for one in listing(file, Path(os.sep), all_projects=False).entries
+    )
+
+
+def is_empty(text: str, place: FilePlace) -> bool:
+    """Whether a file says nothing any more."""
+    try:
+        document = parsed(text, place.kind) if text.strip() else None
+    except UnreadableText:
+        return False
+    return not document or document == {place.servers[0][0]: {}}
+
+
+def _file(client: ClientProgram, machine: Machine, in_project: bool, must_be_installed: bool = True) -> FoundFile:
+    places = _places(client, machine, in_project)
+    if must_be_installed and not in_project and not is_installed(client, machine):
+        folder = client.folders(machine.home, machine.environment, machine.platform)[0]
+        raise CannotConnect(f"{client.title} is not installed here: there is no {folder}.")
+    there = [one for one in places if os.path.lexists(one.path)] or [one for one in places if one.path.parent.is_dir()]
+    place = there[0] if there else places[0]
+    if place.leads_out:
+        raise CannotConnect(f"{place.path} was not changed. It is a link that leads out of {place.project}.")
+    if not os.path.lexists(place.path):
+        if client.needs_file and must_be_installed:
+            raise CannotConnect(f"{client.title} has no {place.path} yet; open its settings once, then connect it.")
+        return FoundFile(client, place, b"", {})
+    if not _is_blank(place.path):
+        file = file_at(client, place)
+        if file.problem:
+            raise CannotConnect(f"{place.path} was not changed. {file.problem}.")
+        return file
+    return FoundFile(client, place, place.path.read_bytes(), {})
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether a small file contains nothing, which no parser accepts and every client does."""
+    try:
+        return path.is_file() and path.stat().st_size < 64 and not path.read_bytes().strip()
+    except OSError:
+        return False
+
+
+def _places(client: ClientProgram, machine: Machine, in_project: bool) -> list[FilePlace]:
+    """Where our entry may go: files that are written like the client's main one."""
+    if in_project:
+        if not client.in_projects:
+            raise CannotConnect(f"{client.title} has no file for projects; leave out --project.")
+        return list(client.project_files(machine.folder))
+    found = client.files(machine.home, machine.environment, machine.platform)
+    return [one for one in found if one.kind is found[0].kind and one.servers == found[0].servers]
+
+
+def _entries(file: FoundFile, machine: Machine) -> tuple[ListedEntry, ...]:
+    """The entries for every folder, or for the project whose file it is; not those inside the file of a client for
+    this folder.
+    """
+    found = listing(file, machine.folder, all_projects=False).entries
+    return tuple(one for one in found if one.project == file.place.project)
+
+
+def _is_off(entry: ListedEntry) -> bool:
+    value = entry.value
+    return entry.is_off or (
+        isinstance(value, Mapping) and (value.get("disabled") is True or value.get("enabled") is False)
+    )
+
+
+def _is_same(value: Any, entry: Mapping[str, Any]) -> bool:
+    """Whether an entry says what ours would; a client may have added keys, and its name may be another."""
+    return isinstance(value, Mapping) and all(
+        value.get(key) == item or (not item and key not in value) for key, item in entry.items() if key != "name"
+    )
+
+
+def _path(file: FoundFile, name: str) -> KeyPath:
+    used = file.client.servers_in(file.document, file.place)
+    return (*(used or file.place.servers)[0], name)
+
+
+def _with_entry(file: FoundFile, there: ListedEntry | None, name: str, entry: Mapping[str, Any]) -> str:
+    kind = file.place.kind
+    if not file.client.writing.in_list:
+        return with_value(file.text, kind, _path(file, name), dict(entry))
+    text = file.text if there is None or there.index is None else without_item(file.text, kind, there.at, there.index)
+    return with_item(text, kind, file.place.servers[0], dict(entry))
+
+
+def _without_entry(file: FoundFile, there: ListedEntry) -> str:
+    if there.index is not None:
+        return without_listed(file.text, file.place.kind, there.at, there.index)
+    return without_value(file.text, file.place.kind, there.at)

@@ -1,0 +1,1 @@
+"""The server file: read into specs, checked and edited."""

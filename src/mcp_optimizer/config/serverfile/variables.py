@@ -1,0 +1,164 @@
+"""Replaces the variables in a server file: `${VAR}` of the environment, `${secret:NAME}` and VS Code's `${input:ID}`.
+
+Pure: stored secrets are given by name. What VS Code would ask the user for is the secret `input:ID`, set once.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_optimizer.config.serverfile.entry_values import NotSetYet, VariableNotSet
+from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
+from mcp_optimizer.domain.failure_kinds import FailureKind
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_BARE_TOO = re.compile(r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+_NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_SECRET = re.compile(r"(?:secret:|(?=input:))(.+)", re.DOTALL)
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_EDITORS = ("workspaceFolder", "userHome", "pathSeparator")
+_LONGEST_DESCRIPTION = 300
+
+
+class NoSecret(NotSetYet):
+    """An entry that uses a secret that is not stored, or cannot be read."""
+
+    kind = FailureKind.UNSTORED
+
+
+@dataclass(frozen=True)
+class SecretValues:
+    """Stored secrets by name, and why some cannot be read. One in neither is not stored."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+LookUp = Callable[[Collection[str]], SecretValues]
+"""Finds stored secrets by name. Called once for a file, and only if the file uses any."""
+
+
+def nothing_stored(_: Collection[str]) -> SecretValues:
+    return SecretValues()
+
+
+@dataclass(frozen=True)
+class Variables:
+    """What variables are replaced by, and how a file describes the inputs that it asks for."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    secrets: SecretValues = SecretValues()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    editor: Mapping[str, str] = field(default_factory=dict)
+    """Variables of editors, such as `userHome`, that can be known."""
+    bare_too: bool = False
+    """Whether `$VAR` is a variable as well; one that is not set stays as it is."""
+
+
+def input_descriptions(document: Mapping[str, Any]) -> dict[str, str]:
+    """The descriptions of VS Code's inputs, by id."""
+    nested = document.get("mcp")
+    inputs = document.get("inputs", nested.get("inputs") if isinstance(nested, dict) else None)
+    found = [one for one in inputs if isinstance(one, dict)] if isinstance(inputs, list) else []
+    return {
+        one["id"]: " ".join(one["description"].split())[:_LONGEST_DESCRIPTION]
+        for one in found
+        if isinstance(one.get("id"), str) and isinstance(one.get("description"), str)
+    }
+
+
+def secrets_used(value: Any) -> set[str]:
+    """The names of all secrets in a value."""
+    matches = (_SECRET.fullmatch(expression) for text in _texts(value) for expression in _VARIABLE.findall(text))
+    return {match.group(1) for match in matches if match is not None}
+
+
+def variables_used(entries: Mapping[str, Any]) -> set[str]:
+    """The names of all variables of the environment that entries of a server file use."""
+    found = {match.group(1) for text in _texts(dict(entries)) for match in _matches(text)}
+    for entry in entries.values():
+        given = entry if isinstance(entry, dict) else {}
+        named = given.get("env_http_headers")
+        others = [given.get("bearer_token_env_var"), *(named.values() if isinstance(named, dict) else ())]
+        found |= {name for name in others if isinstance(name, str) and _PLAIN_NAME.fullmatch(name)}
+    return found
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    for expression in _VARIABLE.findall(text):
+        match = _NAME.fullmatch(expression)
+        if match is not None and not expression.startswith(_OF_EDITORS):
+            yield match
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+
+
+def expanded(value: Any, where: str, variables: Variables) -> Any:
+    """A value with the variables in all its strings replaced. `where` it is, for messages."""
+    if isinstance(value, str):
+        pattern = _BARE_TOO if variables.bare_too else _VARIABLE
+        return pattern.sub(lambda match: _replaced(match, where, variables), value)
+    if isinstance(value, list):
+        return [expanded(item, where, variables) for item in value]
+    if isinstance(value, dict):
+        return {key: expanded(item, f"{where}.{key}", variables) for key, item in value.items()}
+    return value
+
+
+def _replaced(match: re.Match[str], where: str, variables: Variables) -> str:
+    if match.group(1) is None:
+        return variables.environment.get(match.group(2), match.group())
+    return _replacement(match.group(1), where, variables)
+
+
+def _replacement(expression: str, where: str, variables: Variables) -> str:
+    if secret := _SECRET.fullmatch(expression):
+        return _secret(secret.group(1), f'"{where}" uses ${{{expression}}}', variables)
+    if expression in variables.editor:
+        return variables.editor[expression]
+    match = _NAME.fullmatch(expression)
+    if expression.startswith("workspaceFolder"):
+        raise UnusableEntry(
+            f'"{where}" uses ${{{expression}}}, the folder that is open in an editor; write the path of the folder'
+        )
+    if match is None:
+        raise UnusableEntry(
+            f'"{where}" uses ${{{expression}}}, which only the original client can replace; '
+            "use ${VAR}, ${VAR:-default}, ${env:VAR} or ${secret:NAME}"
+        )
+    name, default = match.groups()
+    # As in a shell, `:-` also replaces an empty value.
+    found = variables.environment.get(name)
+    if found in (f"${name}", f"${{{name}}}", f"${{env:{name}}}"):
+        # What clients pass on that were to replace it, and did not find it.
+        found = None
+    if default is not None:
+        return found or default
+    if not found:
+        state = "is empty" if found == "" else "is not set"
+        raise VariableNotSet(
+            f'"{where}" uses ${{{name}}}, but the environment variable {name} {state}; set it where your client is '
+            f"started, or run `mcp-optimizer secret set {name}` and write ${{secret:{name}}}. If it may be missing, "
+            f"write ${{{name}:-}}"
+        )
+    return found
+
+
+def _secret(name: str, used: str, variables: Variables) -> str:
+    if (value := variables.secrets.values.get(name)) is not None:
+        return value
+    if problem := variables.secrets.problems.get(name):
+        raise NoSecret(f"{used}, which cannot be read: {problem}")
+    asked = variables.inputs.get(name.removeprefix("input:")) if name.startswith("input:") else None
+    described = f" ({asked})" if asked else ""
+    raise NoSecret(f"{used}{described}, which is not stored; run `mcp-optimizer secret set {shlex.quote(name)}`")

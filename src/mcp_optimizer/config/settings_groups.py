@@ -1,0 +1,259 @@
+"""The groups of options that `settings` combines: processes, reloading, results, and sharing with its rules.
+
+Values only. `reload_settings` know how they were read, so that they can be read again while the gateway runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from mcp_optimizer.domain.addresses import browser_address
+from mcp_optimizer.domain.decisions import Effect, Rule
+from mcp_optimizer.domain.globs import glob
+from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.token_issuers import TokenIssuer, distinct
+
+
+class ProcessSettings(BaseModel):
+    """How a gateway runs on its machine."""
+
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes that serve at --http, each a gateway with its own servers; they share through the "
+        "database. One for each core that should be used.",
+    )
+    peer_address: str = Field(
+        default="",
+        description="Address at which the other gateways on the same PostgreSQL reach this one, such as "
+        "http://10.0.0.7:8765. Default: the address it listens on; with --http 0.0.0.0:PORT, the address from which it "
+        "reaches the database.",
+    )
+    shutdown_timeout: float = Field(
+        default=10.0, ge=0, description="Seconds that calls in progress have to finish when the gateway stops."
+    )
+    shutdown_delay: float | None = Field(
+        default=None,
+        ge=0,
+        description="Seconds, within shutdown_timeout, for which HTTP calls are still accepted after SIGTERM while "
+        "/ready already returns 503. Behind a load balancer: the time it takes to notice. Default: 3 if /ready was "
+        "requested in the last 30 s, otherwise none.",
+    )
+
+    @field_validator("peer_address")
+    @classmethod
+    def _for_peers(cls, value: str) -> str:
+        return browser_address(value)
+
+
+Again = Callable[[str], BaseModel]
+"""Settings from what their file says now, and from whatever else they were read from at first."""
+
+
+@dataclass(frozen=True)
+class SettingsOrigin:
+    """Where settings are from. Settings are the same wherever they are from, so two origins always are."""
+
+    file: Path | None = field(default=None, compare=False)
+    again: Again | None = field(default=None, compare=False)
+    is_of_folder: bool = field(default=False, compare=False)
+    """Whether it was found in the working folder, where nobody named it."""
+    passed_over: str = field(default="", compare=False)
+    """Why the settings file of the working folder was not used, if there is one."""
+
+
+class ReloadSettings(BaseModel):
+    """Whether files are watched, and which file these settings are from."""
+
+    # Part of `Settings`, which builds what all of its parts need, when a command first reads them.
+    model_config = ConfigDict(defer_build=True)
+
+    reload: bool = Field(
+        default=True,
+        description="Apply changes of the server file and the settings file while the gateway runs; otherwise only "
+        "at SIGHUP.",
+    )
+    _origin: SettingsOrigin = PrivateAttr(default_factory=SettingsOrigin)
+
+    def read_from(self, origin: SettingsOrigin) -> Self:
+        """These settings, which were read from a file, if there is one, and other sources."""
+        self._origin = origin
+        return self
+
+    @property
+    def origin(self) -> SettingsOrigin:
+        return self._origin
+
+    @property
+    def settings_file(self) -> Path | None:
+        """The file that some of the settings are from."""
+        return self._origin.file
+
+    def read_again(self, text: str) -> Self:
+        """The settings, if their file says this."""
+        assert self._origin.again is not None
+        found = self._origin.again(text)
+        assert isinstance(found, type(self))
+        return found
+
+
+LEAST_MAX_TOKENS = 200
+
+ResultEncoding = Literal["compact", "original", "csv", "toon"]
+
+
+class ResultSettings(BaseModel):
+    """How the results of one server or tool are handled; missing values fall back to the global ones."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_rows: int | None = Field(default=None, ge=0)
+    max_tokens: int | None = None
+    encoding: ResultEncoding | None = None
+    cache_seconds: float | None = Field(default=None, ge=0)
+
+    @field_validator("max_tokens")
+    @classmethod
+    def _enough(cls, value: int | None) -> int | None:
+        return value if value is None else enough_tokens(value)
+
+
+def enough_tokens(value: int) -> int:
+    """A limit must leave room for the notice and for something worth reading."""
+    if 0 < value < LEAST_MAX_TOKENS or value < 0:
+        raise ValueError(f"must be 0 (no limit) or at least {LEAST_MAX_TOKENS}")
+    return value
+
+
+def _readable(pattern: str) -> str:
+    return glob(pattern).pattern
+
+
+Pattern = Annotated[str, Field(min_length=1), AfterValidator(_readable)]
+"""A glob that was read once, so that a wrong one is an error at the start and not in a call."""
+
+
+class RuleSettings(BaseModel):
+    """One rule: what happens, and to whose calls of which tools. What it leaves out matches everything."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    effect: Effect
+    server: Pattern = "*"
+    tool: Pattern = "*"
+    risk: Risk | None = None
+    caller: Pattern = "*"
+    reason: str = Field(default="", max_length=1_000)
+
+    @property
+    def rule(self) -> Rule:
+        """The value that `policy` works with."""
+        return Rule(self.effect, self.server, self.tool, self.risk, self.caller, self.reason)
+
+
+def place_in_rules(location: Sequence[int | str]) -> str:
+    """Where in `rules` an error is, as people count: "rule 3, 'tol'". Empty for the whole list."""
+    number = f"rule {location[0] + 1}" if location and isinstance(location[0], int) else ""
+    return f"{number}, {location[1]!r}" if number and len(location) > 1 else number
+
+
+Trust = Literal["off", "warn", "block"]
+
+
+class SharingSettings(BaseModel):
+    """Part of `Settings`, which explains where options come from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    rules: tuple[RuleSettings, ...] = Field(
+        default_factory=tuple,
+        description="Rules for calls: a list of `[[rules]]`, in which the first match counts. See policy.md.",
+    )
+    tool_risks: dict[Pattern, Risk] = Field(
+        default_factory=dict,
+        description="Risk classes of tools, by name or server__tool, such as `tool_risks.'git__get_*' = 'read'`.",
+    )
+    calls_per_minute: int = Field(
+        default=0,
+        ge=0,
+        description="Calls and searches that each caller may make in a minute, on average; as many may come at once. "
+        "0: no limit.",
+    )
+    split_calls: bool | None = Field(
+        default=None,
+        description="Give clients call_tool_read next to call_tool, for tools that only read: a client can approve "
+        "these once. Default: only clients that are known to ask by tool.",
+    )
+    scripts: Literal["off", "read", "write"] = Field(
+        default="off",
+        description="Give clients run_script, which runs Python that calls tools: off, read (only tools that read) "
+        "or write (also other tools, if the request names them). Needs the extra scripts. See scripts.md.",
+    )
+    audit: bool = Field(
+        default=True, description="Record each call, its caller and the rule that allowed it in the audit."
+    )
+    audit_file: str = Field(
+        default="",
+        description="JSON lines file of the audit, next to its table, or 'none'. Default: audit.jsonl beside the "
+        "database file, in your data folder with PostgreSQL, none with --database none.",
+    )
+    audit_megabytes: float = Field(
+        default=10.0, gt=0, description="Megabytes at which the audit's file is renamed and a new one begins."
+    )
+    audit_files: int = Field(default=5, ge=0, le=1_000, description="Renamed files of the audit that are kept.")
+    audit_days: float = Field(
+        default=365.0, gt=0, description="Days after which an entry is deleted from the audit's table."
+    )
+    audit_arguments: bool = Field(
+        default=False,
+        description="Also record the arguments of calls. They may contain secrets and personal data.",
+    )
+    trust_local: Trust = Field(
+        default="warn",
+        description="Handling of tools that changed, or are new, since the approval, on servers with a command: off "
+        "(nothing), warn (used and reported) or block (neither found nor called until approved). See "
+        "trust.md.",
+    )
+    trust_remote: Trust = Field(
+        default="block",
+        description="The same for servers with a URL. An entry of the server file can set its own, with trust.",
+    )
+    servers_trust: dict[str, Trust] = Field(
+        default_factory=dict,
+        description="The same for one server, such as servers_trust.github = 'warn'. Overrides its entry.",
+    )
+    require_auth: bool | None = Field(
+        default=None,
+        description="Answer only callers over HTTP with a key or a token. Default: required unless on loopback.",
+    )
+    open_to_anyone: bool = Field(
+        default=False, description="Serve anyone who reaches the gateway over HTTP, beyond loopback too."
+    )
+    token_issuers: list[TokenIssuer] = Field(
+        default_factory=list,
+        repr=False,
+        description="Issuers whose tokens callers over HTTP may use: [[token_issuers]] tables with a name, an issuer "
+        "...",
+    )
+    dashboard_changes: bool = Field(
+        default=True,
+        description="Let the role manage add, remove and switch servers on the dashboard. An added server runs a "
+        "program on this machine.",
+    )
+
+    @field_validator("token_issuers")
+    @classmethod
+    def _distinct(cls, value: list[TokenIssuer]) -> list[TokenIssuer]:
+        return distinct(value)
+
+    @model_validator(mode="after")
+    def _open_or_not(self) -> Self:
+        if self.require_auth and self.open_to_anyone:
+            raise ValueError("give either require_auth or open_to_anyone, not both")
+        return self

@@ -1,0 +1,251 @@
+"""Sets and removes values in the text of a YAML file whose mappings are written in lines, one key each.
+
+Called by `editing`, which checks the results. A mapping or list that is created for a value has one blank behind the
+colon of its key, so removing the value removes that key again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from mcp_optimizer.config.textfiles.kinds import BOM, CannotEdit, line_end
+from mcp_optimizer.config.textfiles.yaml_nodes import Node, children, composed, dumped, is_list, is_mapping
+
+_BY_HAND = "is written in braces or brackets; write it in lines, one key each, or edit it by hand"
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_WORDS = frozenset("y n yes no on off true false null".split())
+_ODD_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+
+
+def with_value(text: str, path: Sequence[str], value: Any) -> str:
+    mark, body = _opened(text)
+    root = composed(body)
+    if root is None or _is_absent(root):
+        return mark + _at_the_end(body, _pair(path, value, "", "  "))
+    holders, pair, depth = _walk(root, path)
+    holder, unit = holders[-1], _unit(root)
+    if pair is not None:
+        start = _colon(body, pair)
+        shown = " " + json.dumps(value) if holder.flow_style else _value(value, " " * pair[0].start_mark.column, unit)
+        return mark + body[:start] + _lines(shown, body) + body[max(start, _end(body, pair[1], start)) :]
+    if _is_absent(holder):
+        owner = _pair_of(holders[-2], path[depth - 1])
+        inner = " " * owner[0].start_mark.column + unit
+        return mark + _below(body, owner, _pair(path[depth:], value, inner, unit))
+    if not is_mapping(holder):
+        raise CannotEdit(f"{_named(path[:depth])} is not a mapping, so nothing can be put into it")
+    if holder.flow_style:
+        if holder.value or len(path) - depth > 1:
+            raise CannotEdit(f"{_named(path[:depth])} {_BY_HAND}")
+        return mark + _before_the_bracket(body, holder, f"{json.dumps(path[-1])}: {json.dumps(value)}")
+    column = " " * holder.value[0][0].start_mark.column
+    return mark + _behind(body, holder, _pair(path[depth:], value, column, unit))
+
+
+def without_value(text: str, path: Sequence[str]) -> list[str]:
+    mark, body = _opened(text)
+    holders, pair, _ = _walk(composed(body), path)
+    if pair is None:
+        return [text]
+    depth = len(path) - 1
+    while (
+        depth and len(holders[depth].value) == 1 and _was_created(body, _pair_of(holders[depth - 1], path[depth - 1]))
+    ):
+        depth -= 1
+    holder, pair = holders[depth], _pair_of(holders[depth], path[depth])
+    owner = _pair_of(holders[depth - 1], path[depth - 1]) if depth else None
+    return [mark + _taken_out(body, holder, pair[0].start_mark.index, pair[1], owner)]
+
+
+def with_item(text: str, path: Sequence[str], item: Any) -> str:
+    mark, body = _opened(text)
+    root = composed(body)
+    pair = None if root is None or _is_absent(root) else _walk(root, path)[1]
+    if pair is None:
+        return with_value(text, path, [item])
+    unit = _unit(root)
+    if _is_absent(pair[1]):
+        return mark + _below(body, pair, _item(item, " " * pair[0].start_mark.column + unit, unit))
+    if pair[1].flow_style:
+        if pair[1].value:
+            raise CannotEdit(f"{_named(path)} {_BY_HAND}")
+        return mark + _before_the_bracket(body, pair[1], json.dumps(item))
+    dash = _dash(body, pair[1].value[-1])
+    column = body[body.rfind("\n", 0, dash) + 1 : dash]
+    return mark + _behind(body, pair[1], _item(item, column, unit))
+
+
+def without_item(text: str, path: Sequence[str], index: int) -> list[str]:
+    mark, body = _opened(text)
+    _, pair, _ = _walk(composed(body), path)
+    if pair is None or not is_list(pair[1]):
+        return [text]
+    if len(pair[1].value) == 1 and _was_created(body, pair):
+        return without_value(text, path)
+    item = pair[1].value[index]
+    start = item.start_mark.index if pair[1].flow_style else _dash(body, item)
+    return [mark + _taken_out(body, pair[1], start, item, pair)]
+
+
+def _opened(text: str) -> tuple[str, str]:
+    if _ODD_LINE_END.search(text):
+        raise CannotEdit("Its lines end in an unusual way; save it with ordinary line ends first")
+    return (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+
+
+def _walk(node: Node, path: Sequence[str]) -> tuple[list[Node], Any, int]:
+    """The nodes along a path as far as they exist, the pair at its end if there is one, and how far that is."""
+    holders = [node]
+    for depth, key in enumerate(path):
+        if not is_mapping(node):
+            return holders, None, depth
+        pair = _pair_of(node, key)
+        if pair is None:
+            return holders, None, depth
+        if depth == len(path) - 1:
+            return holders, pair, depth
+        node = pair[1]
+        holders.append(node)
+    raise AssertionError("a path has at least one key")
+
+
+def _pair_of(node: Node, key: str) -> Any:
+    found = [pair for pair in node.value if pair[0].id == "scalar" and pair[0].value == key]
+    if len(found) > 1:
+        raise CannotEdit(f'"{key}" is there more than once; remove all but one first')
+    return found[0] if found else None
+
+
+def _is_absent(node: Node) -> bool:
+    """Whether a value is missing: a key with nothing behind its colon."""
+    return bool(node.id == "scalar" and node.start_mark.index == node.end_mark.index)
+
+
+def _named(path: Sequence[str]) -> str:
+    return f'"{".".join(path)}"' if path else "The document"
+
+
+def _unit(root: Node) -> str:
+    for key, value in root.value if is_mapping(root) else ():
+        if is_mapping(value) and not value.flow_style:
+            column: int = value.value[0][0].start_mark.column - key.start_mark.column
+            return " " * max(1, column)
+    return "  "
+
+
+def _colon(body: str, pair: Any) -> int:
+    """The index behind the colon of a pair."""
+    found = body.find(":", pair[0].end_mark.index)
+    if found < 0:
+        raise CannotEdit(f'The key "{pair[0].value}" is written in an unusual way; edit it by hand')
+    return found + 1
+
+
+def _end(body: str, node: Node, least: int) -> int:
+    """Where a value really ends: the library counts what follows a block as part of it."""
+    while not isinstance(node.value, str) and not node.flow_style and node.value:
+        node = children(node)[-1]
+    end = node.end_mark.index
+    if end < least:
+        # An alias is where its anchor is.
+        raise CannotEdit("It uses an alias here; edit it by hand")
+    if node.id == "scalar" and node.style in ("|", ">"):
+        end = len(body[:end].rstrip())
+    return int(end)
+
+
+def _end_of_line(body: str, index: int) -> int:
+    found = body.find("\n", index)
+    found = len(body) if found < 0 else found
+    return found - 1 if body[found - 1 : found] == "\r" and found > index else found
+
+
+def _was_created(body: str, pair: Any) -> bool:
+    start = _colon(body, pair)
+    return not pair[1].flow_style and body[start : _end_of_line(body, start)] == " "
+
+
+def _taken_out(body: str, holder: Node, start: int, value: Node, owner: Any) -> str:
+    """The text without one member of a mapping or list, which starts at `start`. `owner` is the pair of the holder."""
+    end = _end(body, value, start)
+    if holder.flow_style:
+        if len(holder.value) > 1:
+            raise CannotEdit(f"What contains it {_BY_HAND}")
+        return body[:start] + body[end:]
+    line = body.rfind("\n", 0, start) + 1
+    if body[line:start].strip():
+        raise CannotEdit("It shares its line with other text; edit it by hand")
+    stop = _end_of_line(body, end)
+    if line:
+        line -= 2 if body[line - 2 : line] == "\r\n" else 1
+    else:
+        stop += len(line_end(body)) if stop < len(body) else 0
+    if owner is not None and len(holder.value) == 1:
+        colon = _colon(body, owner)
+        if body[colon : colon + 2] == "  ":
+            return body[:colon] + body[colon + 1 : line] + body[stop:]
+    return body[:line] + body[stop:]
+
+
+def _below(body: str, owner: Any, shown: str) -> str:
+    """The text with lines below a key that has no value yet."""
+    colon = _colon(body, owner)
+    more = " " if body[colon : colon + 1] == " " else ""
+    stop = _end_of_line(body, colon)
+    return body[:colon] + more + body[colon:stop] + _lines("\n" + shown, body) + body[stop:]
+
+
+def _behind(body: str, holder: Node, shown: str) -> str:
+    """The text with lines behind the last member of a mapping or list."""
+    stop = _end_of_line(body, _end(body, holder, holder.start_mark.index))
+    return body[:stop] + _lines("\n" + shown, body) + body[stop:]
+
+
+def _at_the_end(body: str, shown: str) -> str:
+    if not body:
+        return shown + "\n"
+    stop = _end_of_line(body, body.rfind("\n")) if body.endswith("\n") else len(body)
+    stop = stop - 1 if body.endswith("\r\n") else stop
+    return body[:stop] + _lines("\n" + shown, body) + body[stop:]
+
+
+def _before_the_bracket(body: str, holder: Node, shown: str) -> str:
+    stop = holder.end_mark.index - 1
+    return body[:stop] + shown + body[stop:]
+
+
+def _dash(body: str, item: Node) -> int:
+    before = body[: item.start_mark.index].rstrip()
+    if not before.endswith("-"):
+        raise CannotEdit("An item of the list is written in an unusual way; edit it by hand")
+    return len(before) - 1
+
+
+def _lines(shown: str, body: str) -> str:
+    return shown.replace("\n", line_end(body))
+
+
+def _pair(keys: Sequence[str], value: Any, indentation: str, unit: str) -> str:
+    created = [indentation + unit * number + _key(key) + ": \n" for number, key in enumerate(keys[:-1])]
+    inner = indentation + unit * (len(keys) - 1)
+    behind = _value(value, inner, unit)
+    # A list that is created has the mark as well; so an item that is removed removes it.
+    is_list_in_lines = isinstance(value, list) and behind.startswith("\n")
+    return "".join(created) + inner + _key(keys[-1]) + ":" + (" " if is_list_in_lines else "") + behind
+
+
+def _value(value: Any, indentation: str, unit: str) -> str:
+    """What follows the colon: a blank and a scalar, or lines."""
+    first, *rest = dumped({"k": value}, len(unit)).removeprefix("k:").split("\n")
+    return "\n".join([first, *(indentation + line for line in rest)])
+
+
+def _item(item: Any, indentation: str, unit: str) -> str:
+    return "\n".join(indentation + line for line in dumped([item], len(unit)).split("\n"))
+
+
+def _key(key: str) -> str:
+    return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _WORDS else json.dumps(key, ensure_ascii=False)

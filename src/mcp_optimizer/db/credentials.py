@@ -1,0 +1,167 @@
+"""Reads and writes of API keys, and of sign-ins on the dashboard. A row has only a hash of a secret.
+
+A sign-in that one process made holds in all of them, and ends in all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Row, and_, case, delete, func, insert, or_, select, update
+
+from mcp_optimizer.db.gateways import announce
+from mcp_optimizer.db.tables import api_key, sign_in
+from mcp_optimizer.db.transactions import Transactions, milliseconds
+from mcp_optimizer.domain.credentials import ApiKey, SignIn, SignInKind
+from mcp_optimizer.domain.gateways import ChangeKind
+from mcp_optimizer.domain.principal import Risk, Role
+
+
+class KeysMark(NamedTuple):
+    """Changes whenever a key is made or revoked, by any process."""
+
+    keys: int
+    created_at_ms: int
+    revoked: int
+
+
+class StoredKeys(Transactions):
+    """All keys ever made; revoked and expired ones stay, so that people can see what became of them."""
+
+    async def mark(self) -> KeysMark:
+        table = api_key
+        wanted = select(func.count(), func.max(table.c.created_at_ms), func.count(table.c.revoked_at_ms))
+        async with self._reading() as connection:
+            count, created, revoked = (await connection.execute(wanted)).one()
+        return KeysMark(count, created or 0, revoked)
+
+    async def living(self, now_ms: int) -> list[ApiKey]:
+        """The keys that open something now, by name."""
+        return await self._read(_is_living(now_ms))
+
+    async def all(self) -> list[ApiKey]:
+        """Every key, by name, the newest of a name last."""
+        return await self._read()
+
+    async def living_named(self, name: str, now_ms: int) -> ApiKey | None:
+        """The living key of a name."""
+        return next(iter(await self._read(_is_living(now_ms), api_key.c.name == name)), None)
+
+    async def latest(self, most: int, now_ms: int) -> list[ApiKey]:
+        """At most so many keys: those that live, then those that ended, of each the newest first."""
+        order = (case((_is_living(now_ms), 0), else_=1), api_key.c.created_at_ms.desc(), api_key.c.id)
+        return await self._read(order=order, most=most)
+
+    async def add(self, key: ApiKey, most: int) -> str:
+        """Write a new key; if that cannot be, nothing is written, and this is why: "name" or "many"."""
+        living = _is_living(key.created_at_ms)
+        async with self._writing(alone=True) as connection:
+            named = select(api_key.c.id).where(living, api_key.c.name == key.name)
+            if (await connection.execute(named)).first() is not None:
+                return "name"
+            count = select(func.count()).select_from(api_key).where(living)
+            if (await connection.execute(count)).scalar_one() >= most:
+                return "many"
+            await connection.execute(insert(api_key).values(_row(key)))
+            await announce(connection, ChangeKind.KEYS)
+        return ""
+
+    async def revoke(self, name: str, now_ms: int) -> bool:
+        """Whether there was a living key of this name."""
+        ending = update(api_key).where(_is_living(now_ms), api_key.c.name == name).values(revoked_at_ms=now_ms)
+        async with self._writing(alone=True) as connection:
+            found = (await connection.execute(ending.returning(api_key.c.id))).first()
+            await announce(connection, ChangeKind.KEYS)
+        return found is not None
+
+    async def revoke_id(self, key_id: str, now_ms: int) -> str | None:
+        """The name of the key that ends with this; None if there is no living key with the id."""
+        ending = update(api_key).where(_is_living(now_ms), api_key.c.id == key_id).values(revoked_at_ms=now_ms)
+        async with self._writing(alone=True) as connection:
+            found = (await connection.execute(ending.returning(api_key.c.name))).first()
+            await announce(connection, ChangeKind.KEYS)
+        return None if found is None else str(found.name)
+
+    async def write_used(self, used: Mapping[str, int]) -> None:
+        """When keys were last used, by id."""
+        async with self._writing() as connection:
+            for key_id, at_ms in sorted(used.items()):
+                await connection.execute(update(api_key).where(api_key.c.id == key_id).values(used_at_ms=at_ms))
+
+    async def _read(
+        self,
+        *conditions: ColumnElement[bool],
+        order: Sequence[ColumnElement[Any]] = (api_key.c.name, api_key.c.created_at_ms),
+        most: int | None = None,
+    ) -> list[ApiKey]:
+        wanted = select(api_key).where(*conditions).order_by(*order).limit(most)
+        async with self._reading() as connection:
+            return [_key(row) for row in (await connection.execute(wanted)).mappings()]
+
+
+def _is_living(now_ms: int) -> ColumnElement[bool]:
+    lasts = or_(api_key.c.expires_at_ms.is_(None), api_key.c.expires_at_ms > now_ms)
+    return and_(api_key.c.revoked_at_ms.is_(None), lasts)
+
+
+def _row(key: ApiKey) -> dict[str, Any]:
+    servers = None if key.servers is None else sorted(key.servers)
+    return {
+        "id": key.id,
+        "name": key.name,
+        "digest": key.digest,
+        "servers": json.dumps(servers),
+        "risk": key.risk.value,
+        "role": key.role.value,
+        "profile": key.profile,
+        "calls_per_minute": key.calls_per_minute,
+        "created_at_ms": key.created_at_ms,
+        "expires_at_ms": key.expires_at_ms,
+    }
+
+
+def _key(row: Mapping[Any, Any]) -> ApiKey:
+    servers = json.loads(row["servers"])
+    said = {**row, "servers": None if servers is None else frozenset(servers)}
+    return ApiKey(**{**said, "risk": Risk(row["risk"]), "role": Role(row["role"])})
+
+
+class StoredSignIns(Transactions):
+    """The sign-ins that still hold, by the hash of what the browser keeps."""
+
+    async def add(self, digest: bytes, one: SignIn, most: int, now: float) -> None:
+        """Remember a sign-in, and at most so many like it: with the same key, or with none."""
+        like_it = and_(sign_in.c.kind == one.kind.value, sign_in.c.bound_to == one.bound_to)
+        if one.kind is SignInKind.DASHBOARD:
+            like_it = sign_in.c.kind == one.kind.value
+        newest = select(sign_in.c.digest).where(like_it).order_by(sign_in.c.until_ms.desc()).limit(most - 1)
+        row = {
+            "digest": digest,
+            "kind": one.kind.value,
+            "bound_to": one.bound_to,
+            "until_ms": milliseconds(one.until),
+        }
+        async with self._writing(alone=True) as connection:
+            await connection.execute(delete(sign_in).where(sign_in.c.until_ms <= milliseconds(now)))
+            kept = list((await connection.execute(newest)).scalars())
+            await connection.execute(delete(sign_in).where(like_it, sign_in.c.digest.not_in(kept)))
+            await connection.execute(sign_in.insert(), row)
+
+    async def find(self, digest: bytes, now: float) -> SignIn | None:
+        query = select(sign_in).where(sign_in.c.digest == digest, sign_in.c.until_ms > milliseconds(now))
+        async with self._reading() as connection:
+            row = (await connection.execute(query)).first()
+        return None if row is None else _sign_in(row)
+
+    async def end(self, digest: bytes, now: float) -> SignIn | None:
+        """Forget one, and return it if it still held. Of several who end the same one, one is given it."""
+        gone = delete(sign_in).where(sign_in.c.digest == digest).returning(sign_in)
+        async with self._writing() as connection:
+            row = (await connection.execute(gone)).first()
+        return _sign_in(row) if row is not None and row.until_ms > milliseconds(now) else None
+
+
+def _sign_in(row: Row[Any]) -> SignIn:
+    return SignIn(SignInKind(row.kind), row.until_ms / 1_000, row.bound_to)

@@ -1,7 +1,0 @@
-"""Starts the web server over stdio."""
-
-from mcp_optimizer.demo.toolserver import serve_stdio
-from mcp_optimizer.demo.web.server import web_server
-
-if __name__ == "__main__":
-    serve_stdio(web_server())

@@ -1,0 +1,271 @@
+"""The values that a search or a list returns: tools in their forms, entries, savings, and notes. Frozen.
+
+`FoundTools` is for the rooms above; `FindToolResponse` is the reply as programs get it. Also writes what is said about
+tools that wait for approval, in notes and in the error of a call.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import pydantic_core
+from pydantic import BaseModel
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog.tool_forms import Form
+from mcp_optimizer.domain.pins import HeldTool, ToolChange
+from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus, TokenMetrics
+from mcp_optimizer.errors import ToolHeld, listed, quoted
+from mcp_optimizer.search.deprecation import sentence as deprecation
+from mcp_optimizer.upstream.state import UpstreamState
+
+_MOST_SERVERS_NAMED = 3
+_PLAIN = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
+"""Names that can be shown in a command: a server chooses its tools' names, and a person may paste what is shown."""
+
+_WHY = {
+    ToolChange.CHANGED: "it changed since it was approved",
+    ToolChange.NEW: "it was added after the tools of its server were approved",
+    ToolChange.SERVER: "the command or URL of its server changed since it was approved",
+    ToolChange.UNKNOWN: "its server's approvals cannot be read from the database; the gateway tries again",
+}
+
+
+def held_error(tool: HeldTool) -> ToolHeld:
+    """Why a held tool cannot be called, and what a person can do about it."""
+    server = shlex.quote(tool.server) if tool.server.isprintable() else "SERVER"
+    name = tool.name if _PLAIN.fullmatch(tool.name) else "TOOL"
+    date = f" ({datetime.fromtimestamp(tool.approved_at_ms / 1000, UTC).date().isoformat()})"
+    why = _WHY[tool.change] + ("" if tool.change is ToolChange.UNKNOWN else date)
+    is_server = tool.change is ToolChange.SERVER
+    see = f"mcp-optimizer trust diff {server}" + ("" if is_server else f" {name}")
+    approve = f"mcp-optimizer trust approve {server} {'--all' if is_server else name} --shown VERSION"
+    return ToolHeld(tool.server, tool.name, why, see, approve)
+
+
+def waiting_note(held: Iterable[HeldTool]) -> str:
+    """How many tools of which servers wait; empty if none does."""
+    counts = Counter(tool.server for tool in held)
+    said = [f"{count:,} of {quoted(server)}" for server, count in counts.most_common()]
+    return f"Tools that wait for the user's approval: {listed(said, _MOST_SERVERS_NAMED)}." if said else ""
+
+
+_SUMMARY = 100
+
+
+def entry(tool: CatalogTool) -> dict[str, Any]:
+    """A tool in the plain list of tools."""
+    return {"name": tool.name, "server": tool.server, "description": summary(tool)}
+
+
+def summary(tool: CatalogTool) -> str:
+    """The beginning of a tool's description, for lists: at most one sentence."""
+    return _summary(tool.record.definition)
+
+
+@lru_cache(maxsize=4096)
+def _summary(definition: Definition) -> str:
+    """Kept, because a list shows a hundred, and each definition would have to be unpacked for it."""
+    details = definition.parsed()
+    description = details.description or details.title or ""
+    text = " ".join(description.split())
+    end = text.find(". ")
+    text = text[: end + 1] if end > 0 else text
+    text = text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"
+    # Who picks a tool from the list must not miss that it is deprecated.
+    warning = " ".join(deprecation(description).split())
+    return text if not warning or warning in text else f"{warning} {text}"
+
+
+_NOTHING = "No tool fits. Ask for one action in other words, or see list_tools."
+_NOTHING_YET = "No tool found yet."
+_AGAIN = "Search again in some seconds."
+_MOST_NAMED = 5
+"""Maximum tools that a note names."""
+
+
+@dataclass(frozen=True)
+class FoundTool:
+    """A tool that fits, its score, and the form in which it is returned."""
+
+    tool: CatalogTool
+    score: float
+    form: Form
+    is_general: bool = False
+    """It is there because it is for anything: no special tool fits well."""
+    is_named: bool = False
+    """The request is nothing but its name."""
+
+
+@dataclass(frozen=True)
+class FoundPart:
+    """One of the actions of a request that asks for several, and the tools that fit it, best first."""
+
+    request: str
+    tools: tuple[FoundTool, ...]
+    has_more: bool = False
+    """Whether tools fit for which the reply has no room."""
+
+
+@dataclass(frozen=True)
+class FoundTools:
+    """The reply to a search: the tools, the savings, and the servers that could not be searched."""
+
+    tools: tuple[FoundTool, ...]
+    token_metrics: TokenMetrics
+    missing: tuple[UpstreamState, ...]
+    fit: float = 0.0
+    """The probability, from 0 to 1, that the first tool answers the request."""
+    by_words_only: bool = False
+    """The encoder is still loading, so only words were matched."""
+    left_out: bool = False
+    """Whether more tools fit than the reply has room for."""
+    whole_id: str = ""
+    """The id under which the only tool is kept complete, if it is too large to be shown."""
+    further: tuple[CatalogTool, ...] = ()
+    """The tools that follow in the ranking; a reply only names them."""
+    parts: tuple[FoundPart, ...] = ()
+    """The actions that the request asks for, if it asks for several."""
+    not_searched: str = ""
+    """The actions beyond those that one search is for."""
+    held: tuple[HeldTool, ...] = ()
+    """Tools that wait for approval, and were not searched."""
+    text: str = ""
+    """What a model reads: prose with signatures, or the response as JSON."""
+    reply_tokens: int = 0
+    """What that text costs."""
+    says_savings: bool = True
+    """Whether the text says what was saved."""
+    starting: tuple[str, ...] = ()
+    """Of the servers of these tools, those that do not run yet."""
+    sent: TokenMetrics | None = None
+    """The metrics of what clients send of definitions, which is less than all of them; None: the client sends none that
+    its model did not look for, so that none were saved.
+    """
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether servers are still starting, so that neither the tools nor the baseline are complete."""
+        return bool(self.starting) or any(not state.is_down for state in self.missing)
+
+    @property
+    def savings_line(self) -> str:
+        """The savings in at most 15 tokens; empty if they are not wanted. Commas would cost a token each."""
+        if not self.says_savings:
+            return ""
+        if (sent := self.sent) is not None:
+            said = f"Saved {sent.tokens_saved} of {sent.baseline_tokens} tokens"
+        else:
+            said = f"{self.token_metrics.returned_tokens} of {self.token_metrics.baseline_tokens} tokens of tools"
+        return f"{said} so far" if self.is_incomplete else said
+
+    @property
+    def general(self) -> list[str]:
+        """The tools that were returned because they are for anything."""
+        return [found.tool.name for found in self.tools if found.is_general]
+
+    @property
+    def abbreviated(self) -> list[str]:
+        """The tools that are too large to be shown completely."""
+        return [found.tool.name for found in self.tools if found.form.is_abbreviated]
+
+    @property
+    def note(self) -> str:
+        """What a reader should know about the reply; mostly nothing."""
+        notes = [] if self.tools else [_NOTHING_YET if self.is_incomplete else _NOTHING]
+        if self.general:
+            notes.append(f"No special tool fits well; general-purpose: {listed(self.general, _MOST_NAMED)}.")
+        if self.by_words_only:
+            notes.append("Searched by words only: the encoder is still loading.")
+        if self.abbreviated:
+            notes.append(self._how_to_read_all())
+        if self.not_searched:
+            notes.append(f'Too many actions for one search; not searched: "{self.not_searched}".')
+        if self.left_out:
+            notes.append("More tools fit than a reply has room for: ask for one action at a time.")
+        if self.starting:
+            notes.append(f"Still starting: {listed(self.starting)}. A call waits for it.")
+        if self.missing:
+            notes.append(not_running(self.missing))
+        if self.held:
+            notes.append(waiting_note(self.held))
+        if self.is_incomplete and not self.tools:
+            notes.append(_AGAIN)
+        return " ".join(notes)
+
+    def _how_to_read_all(self) -> str:
+        if self.whole_id:
+            return f'Abbreviated; all of it: read_result(result_id="{self.whole_id}").'
+        names = listed(self.abbreviated, _MOST_NAMED)
+        return f'Abbreviated: {names}. Search for one alone, with limit=1 and detail="full", to read all of it.'
+
+
+@dataclass(frozen=True)
+class ToolListPage:
+    """A page of the plain list of tools."""
+
+    tools: tuple[CatalogTool, ...]
+    total: int
+    next_offset: int | None
+    missing: tuple[UpstreamState, ...]
+    held: tuple[HeldTool, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """What the page does not cover."""
+        missing = not_running(self.missing) if self.missing else ""
+        return " ".join(filter(None, (missing, waiting_note(self.held))))
+
+
+def likelihood(score: float) -> str:
+    """A score as people read it, everywhere the same. Nothing that was estimated is certain, or impossible."""
+    return f"{min(max(round(score * 100), 1), 99)} %"
+
+
+def not_running(states: tuple[UpstreamState, ...]) -> str:
+    """Which servers a reply does not cover."""
+    starting = [state.name for state in states if not state.is_down]
+    failed = [f"{state.name} ({_how_down(state)})" for state in states if state.is_down]
+    notes = [f"Still starting, not searched yet: {listed(starting)}."] if starting else []
+    notes += [f"Not included, because not running: {listed(failed)}."] if failed else []
+    return " ".join(notes)
+
+
+def _how_down(state: UpstreamState) -> str:
+    """The status, with the command that a person can give; a name that no shell would take as one is left out."""
+    if state.status is not ServerStatus.LOGIN_NEEDED:
+        return state.status
+    server = shlex.quote(state.name) if state.name.isprintable() else "NAME"
+    return f"{state.status}: a person can run `mcp-optimizer login {server}`"
+
+
+class FindToolResponse(BaseModel):
+    """The reply of find_tool: tools, best first, which also know their `server` and `score`.
+
+    `reply_tokens` is what the text costs that a model reads; `note` says what a reader should know, if anything.
+    """
+
+    tools: list[McpTool]
+    token_metrics: TokenMetrics
+    reply_tokens: int | None = None
+    note: str | None = None
+
+
+def find_response(found: FoundTools) -> FindToolResponse:
+    tools = [hit.form.definition.model_copy().mark_found(hit.tool.server, hit.score) for hit in found.tools]
+    cost = found.reply_tokens if found.text else None
+    return FindToolResponse(tools=tools, token_metrics=found.token_metrics, reply_tokens=cost, note=found.note or None)
+
+
+def json_text(found: FoundTools) -> str:
+    """The response as a text for a model, compact, because a model pays for whitespace."""
+    unwanted = {"reply_tokens"} if found.says_savings else {"reply_tokens", "token_metrics"}
+    answer = find_response(found).model_dump(mode="json", exclude_none=True, exclude=unwanted)
+    return pydantic_core.to_json(answer).decode("utf-8")

@@ -1,0 +1,293 @@
+"""The parts of a result that a model reads: its texts, wherever they are, and the JSON in them. Pure.
+
+Knows the shape of an MCP result, and nothing of limits or costs. Of a large result, `example` parses only the
+beginning, which is enough to learn its shape.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pydantic_core
+
+from mcp_optimizer.largejson import compact_json as json_text
+from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson
+from mcp_optimizer.results.metadata import DataInfo
+from mcp_optimizer.results.rows import find_table, find_text_table
+from mcp_optimizer.runtime.lazy import lazy
+
+_NOT_TEXT = frozenset({"image", "audio"})
+
+PARSED = 1_000_000
+"""Bytes of JSON that are parsed. More would hold the interpreter too long and stays unparsed."""
+
+Text = str | LargeText
+
+_ENCODED = 1 << 20
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A text in a result, and the number of its content block."""
+
+    block: int
+    text: Text
+
+
+_LONG = 1_000
+"""Characters from which a text is recognised without the name of its field."""
+
+
+class _NoJson:
+    """Means "not JSON", because None is a JSON value."""
+
+
+NO_JSON = _NoJson()
+
+
+class RepeatedStructure(dict[str, Any]):
+    """Structured content that the texts of its result say too. On the wire it is an object like any other; no server
+    can send this type. Whoever knows what a client's model reads leaves one of the two out.
+    """
+
+
+def marked_as_repeated(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result, whose structured content its texts say too."""
+    structured = result["structuredContent"]
+    if isinstance(structured, dict):
+        structured = RepeatedStructure(structured)
+    return {**result, "structuredContent": structured}
+
+
+class Reading:
+    """One result, read once."""
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        self.result = result
+        content = result.get("content")
+        self.blocks: list[Any] = content if isinstance(content, list) else []
+
+    @lazy
+    def slots(self) -> list[Slot]:
+        """The texts."""
+        return [slot for number, block in enumerate(self.blocks) if (slot := _slot(number, block)) is not None]
+
+    @lazy
+    def structured(self) -> Any:
+        """`structuredContent`, or NO_JSON if there is none; unparsed if it is large."""
+        value = self.result.get("structuredContent")
+        return NO_JSON if value is None else value
+
+    @property
+    def has_large_structure(self) -> bool:
+        return isinstance(self.structured, LargeValue)
+
+    @lazy
+    def structured_text(self) -> Text:
+        if isinstance(self.structured, LargeValue):
+            return LargeText.of(self.structured)
+        return "" if self.structured is NO_JSON else compact(self.structured)
+
+    @lazy
+    def unsaid(self) -> Any:
+        """What of the structured content the texts do not say, or NO_JSON. A text says a value if it is that value, or
+        its JSON, alone or in a single field; a list may have a text for each element. Of a large structure, nothing is
+        known.
+        """
+        structured = self.structured
+        texts = [slot.text for slot in self.slots if _is_text(self.blocks[slot.block])]
+        if structured is NO_JSON or isinstance(structured, RawJson) or not texts:
+            return structured
+        if self._says(texts, structured) or structured == {}:
+            return NO_JSON
+        if not isinstance(structured, dict):
+            return structured
+        if len(structured) == 1:
+            [inner] = structured.values()
+            return NO_JSON if self._says(texts, inner) or self._lists(texts, inner) else structured
+        long = [text for text in texts if size_of(text) >= _LONG]
+        said = next((key for key, value in structured.items() if any(is_same_text(value, text) for text in long)), None)
+        return structured if said is None else {key: value for key, value in structured.items() if key != said}
+
+    def _says(self, texts: list[Text], value: Any) -> bool:
+        if isinstance(value, str | LargeText):
+            return any(is_same_text(value, text) for text in texts)
+        if isinstance(value, RawJson) or self.size > PARSED:
+            return False
+        if isinstance(value, dict | list):
+            if len(self.slots) == 1:
+                return bool(self.value == value)
+            return any(json_value(text) == value for text in texts)
+        written = compact(value)
+        return any(text == written for text in texts)
+
+    def _lists(self, texts: list[Text], value: Any) -> bool:
+        """Whether each element of a list is a text, in order."""
+        if not isinstance(value, list) or len(value) != len(texts):
+            return False
+        return all(self._says([text], element) for text, element in zip(texts, value, strict=True))
+
+    def in_text(self) -> dict[str, Any]:
+        """The same result without structured content; what only that says is a text after the others."""
+        rest = {key: value for key, value in self.result.items() if key != "structuredContent"}
+        if self.unsaid is not NO_JSON:
+            written = LargeText.of(self.unsaid) if isinstance(self.unsaid, LargeValue) else compact(self.unsaid)
+            rest["content"] = [*self.blocks, {"type": "text", "text": written}]
+        return rest
+
+    @lazy
+    def texts(self) -> list[Text]:
+        """What a model pays for: the texts, or the structured content as JSON if there are none."""
+        return [slot.text for slot in self.slots] or ([] if self.structured is NO_JSON else [self.structured_text])
+
+    @lazy
+    def size(self) -> int:
+        """Characters of text; bytes for large ones."""
+        return sum(map(size_of, self.texts))
+
+    @lazy
+    def value(self) -> Any:
+        """The only text as JSON, or NO_JSON, also if it is too large to be parsed."""
+        return json_value(self.slots[0].text) if len(self.slots) == 1 else NO_JSON
+
+    def forget_value(self) -> None:
+        """Free what was parsed; whoever asks again has it parsed again."""
+        self.__dict__.pop("value", None)
+
+    @lazy
+    def has_uncounted(self) -> bool:
+        """Whether it contains something other than text, which is not counted."""
+        return any(isinstance(block, dict) and _is_binary(block) for block in self.blocks)
+
+    @lazy
+    def data(self) -> DataInfo | None:
+        """The table in the structured content, otherwise in the text."""
+        for value in (self.structured, self.value):
+            if value is not NO_JSON and (table := find_table(value)) is not None:
+                return DataInfo(table.row_count, table.column_count)
+        if self.value is NO_JSON and len(self.slots) == 1 and isinstance(text := self.slots[0].text, str):
+            found = find_text_table(text.split("\n"))
+            return DataInfo(found.row_count, found.column_count) if found else None
+        return None
+
+
+def size_of(text: Text) -> int:
+    return len(text) if isinstance(text, str) else text.size
+
+
+def is_same_text(value: Any, text: Text) -> bool:
+    """Whether a value is this text."""
+    if isinstance(value, LargeText) and isinstance(text, str):
+        return value.size <= PARSED and value.parsed() == text
+    # A large text that occurs twice in a message was read once.
+    return value is text or (isinstance(value, str) and value == text)
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text"
+
+
+def _slot(number: int, block: Any) -> Slot | None:
+    if not isinstance(block, dict):
+        return Slot(number, compact(block))
+    if isinstance(block.get("text"), Text):
+        return Slot(number, _light(block["text"]))
+    resource = block.get("resource")
+    if isinstance(resource, dict) and isinstance(resource.get("text"), Text):
+        return Slot(number, _light(resource["text"]))
+    # A link to a resource, or a kind of block this program does not know: a model reads it as JSON.
+    return None if _is_binary(block) else Slot(number, compact(block))
+
+
+def _light(text: Text) -> Text:
+    """As a string, unless it is too large."""
+    return text.parsed() if isinstance(text, LargeText) and text.size <= PARSED else text
+
+
+def _is_binary(block: Mapping[str, Any]) -> bool:
+    kind, resource = block.get("type"), block.get("resource")
+    return (isinstance(kind, str) and kind in _NOT_TEXT) or (isinstance(resource, dict) and "blob" in resource)
+
+
+def compact(value: Any) -> str:
+    """JSON without unnecessary whitespace, including large values."""
+    return json_text.compact(value, RawJson.parsed)
+
+
+def json_value(text: Text) -> Any:
+    """The JSON object or array in a text, or NO_JSON."""
+    if isinstance(text, LargeText):
+        return NO_JSON
+    start = text.lstrip(" \t\r\n")[:1]
+    if start not in ("{", "["):
+        return NO_JSON
+    try:
+        return json_text.parsed(text)
+    except ValueError:
+        return NO_JSON
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8, including half surrogate pairs; in chunks, because each chunk holds the interpreter."""
+    if len(text) <= _ENCODED or text.isascii():
+        # ASCII is a plain copy, however long.
+        return text.encode("utf-8", "surrogatepass")
+    # Joining a list would hold the text twice.
+    whole = io.BytesIO()
+    for at in range(0, len(text), _ENCODED):
+        whole.write(text[at : at + _ENCODED].encode("utf-8", "surrogatepass"))
+    return whole.getvalue()
+
+
+def decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+_EXAMPLE_READ = 32 * 1024
+"""Characters that are parsed."""
+
+
+def example(reading: Reading) -> Any:
+    """What the result contains, or NO_JSON."""
+    structured = reading.structured
+    if isinstance(structured, LargeValue):
+        return _beginning(bytes(structured.json[:_EXAMPLE_READ]))
+    if structured is NO_JSON or _is_wrapped_text(structured):
+        found = _only_text(reading)
+        return structured if found is NO_JSON else found
+    return structured
+
+
+def _is_wrapped_text(structured: Any) -> bool:
+    """Python servers wrap a text like this; it may well be JSON."""
+    return isinstance(structured, dict) and len(structured) == 1 and isinstance(structured.get("result"), str)
+
+
+def _only_text(reading: Reading) -> Any:
+    if len(reading.slots) != 1:
+        return NO_JSON
+    text = reading.slots[0].text
+    if isinstance(text, LargeText):
+        return _beginning(text.beginning(_EXAMPLE_READ).encode())
+    # Half a surrogate pair is no reason to learn nothing.
+    return reading.value if len(text) <= _EXAMPLE_READ else _beginning(text[:_EXAMPLE_READ].encode("utf-8", "replace"))
+
+
+def _beginning(text: bytes) -> Any:
+    """The values of a JSON text that ends somewhere in the middle, without those that are not complete."""
+    try:
+        found = pydantic_core.from_json(text, allow_partial=True)
+    except ValueError:
+        return NO_JSON
+    inner = found
+    while isinstance(inner, dict | list) and inner:
+        last = next(reversed(inner)) if isinstance(inner, dict) else len(inner) - 1
+        if isinstance(inner, list) and last:
+            # A list shows with its other elements which keys they have.
+            inner.pop()
+            break
+        inner = inner[last]
+    return found if isinstance(found, dict | list) else NO_JSON

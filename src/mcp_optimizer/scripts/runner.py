@@ -1,0 +1,295 @@
+"""Runs one script for one caller and makes its result, as the model reads it.
+
+Called by serving, the library and the command line. Knows no transport. Outside its worker a script can only call
+tools, and each such call is a call of the gateway for the same caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.own_tools import SCRIPT_META_KEY, ScriptMode
+from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.result_type import ANSWERS
+from mcp_optimizer.errors import CallRefused, InvalidRequest, RequestError
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.scripts.client_questions import ScriptLink
+from mcp_optimizer.scripts.driver import Driver, Printed
+from mcp_optimizer.scripts.inner_calls import AllowedTools, InnerCalls, Progress, TooManyInnerCalls
+from mcp_optimizer.scripts.names import Toolbox, Toolboxes
+from mcp_optimizer.scripts.problems import CheckResult
+from mcp_optimizer.scripts.scheduling import ScriptClock, ScriptTurn
+from mcp_optimizer.scripts.source import NoSuchTool, ScriptSource, read_source
+from mcp_optimizer.scripts.suspended_scripts import ScriptAttempt, WaitingScripts
+from mcp_optimizer.scripts.unsupported import told
+from mcp_optimizer.scripts.worker_prelude import setup
+from mcp_optimizer.scripts.workers import Workers
+
+CUT = "[More was printed than is kept: the end is missing.]"
+_OF_THE_SCRIPT = "<python-input-1>"
+_SYNCHRONOUS = re.compile(r"external function '\w+' cannot suspend in this synchronous context")
+_OUT_OF_MEMORY = re.compile("MemoryError: (memory limit exceeded|the worker exceeded its memory limit)")
+
+
+def reply(printed: str, value: str, *, is_cut: bool = False) -> dict[str, Any]:
+    """What was printed, then the value of the last expression, as one text. `value` is as the worker shows it."""
+    # First, because the end of a long text is read last, or never.
+    shown = [CUT if is_cut else "", printed.rstrip("\n"), value[1:]]
+    text = "\n".join(part for part in shown if part)
+    return {"content": [{"type": "text", "text": text or "Done; nothing was printed or returned."}], "isError": False}
+
+
+def failure(reasons: Sequence[str], printed: str, calls: InnerCalls) -> dict[str, Any]:
+    """Why a script ended, what it did until then, and what it had printed."""
+    parts = [*reasons, calls.summary()]
+    if printed:
+        parts.append(f"It had printed:\n{printed.rstrip()}")
+    return {"content": [{"type": "text", "text": "\n".join(parts)}], "isError": True}
+
+
+def reason_of(error: BaseException, limits: Limits) -> str:
+    """Why a script ended, with its line; of a long text both ends."""
+    kind, message = type(error).__name__, str(error)
+    if isinstance(error, TimeoutError):
+        return f"The script was ended after {limits.script_seconds:g} seconds."
+    if isinstance(error, TooManyInnerCalls):
+        return f"The script was ended. {error}"
+    if kind == "MontyCrashedError" or message.startswith("TimeoutError: feed time limit"):
+        return f"The script was ended: it computed for more than {limits.script_cpu_seconds:g} seconds."
+    if _OUT_OF_MEMORY.match(message):
+        return f"The script was ended: its values need more than {limits.script_memory:,} bytes."
+    # In the worker, a tool's error is what it can raise.
+    message = told(re.sub("^RuntimeError: ", "ToolError: ", message))
+    message = _SYNCHRONOUS.sub("a tool cannot be called here; call it in a loop or a comprehension", message)
+    line = _line_of_script(error)
+    return shortened(f"line {line}: {message}" if line else message, limits.script_error)
+
+
+def remarks_on(error: BaseException, checked: CheckResult) -> list[str]:
+    """What the check of a script had seen that may explain how it ended."""
+    return checked.remarks(_line_of_script(error), is_of_a_tool=str(error).startswith("RuntimeError: "))
+
+
+def _line_of_script(error: BaseException) -> int | None:
+    """The innermost line of the script itself."""
+    traceback = getattr(error, "traceback", None)
+    frames = traceback() if callable(traceback) else []
+    own = [frame.line for frame in frames if frame.filename == _OF_THE_SCRIPT]
+    return own[-1] if own else None
+
+
+def shortened(text: str, longest: int) -> str:
+    """Both ends of a text that is too long."""
+    half = (longest - 3) // 2
+    return text if len(text) <= longest else f"{text[:half]} … {text[-half:]}"
+
+
+REPLY_TOKENS = 5_000
+"""Tokens of a script's result that are sent; read_result has the rest."""
+
+_QUICKLY_READ = 2_000
+"""Characters of a script that is read at once. A longer one goes to a thread."""
+
+_RESULTS_HELD = 2
+"""How many of the largest results wait in this process until their script takes them."""
+
+_MOST_NAMED = 50
+"""Tools that a request may name in `may_change`."""
+
+
+class Checker(Protocol):
+    """Finds mistakes in a script before anything is called."""
+
+    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str], principal: str) -> CheckResult: ...
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A script that is ready to run, and for whom."""
+
+    source: ScriptSource
+    arguments: Mapping[str, Any]
+    toolbox: Toolbox
+    allowed: AllowedTools
+    checked: CheckResult
+    client: str
+    """Identifies the client's connection."""
+    started: float
+
+
+class ScriptRunner:
+    """Runs scripts."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        mode: ScriptMode,
+        limits: Limits = DEFAULT_LIMITS,
+        waiting: WaitingScripts | None = None,
+        checker: Checker | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self.mode = mode
+        self._limits = limits
+        self._toolboxes = Toolboxes()
+        self._workers = Workers(limits)
+        self._waiting = waiting or WaitingScripts()
+        self._checker = checker
+        self._reading = asyncio.Lock()
+
+    async def close(self) -> None:
+        """End the scripts that wait for answers, and the workers."""
+        await self._waiting.close()
+        await self._workers.close()
+
+    async def toolbox(self, caller: Caller) -> Toolbox:
+        """The tools that a caller's script may name."""
+        return self._toolboxes.of(await self._gateway.seen_by(caller), self._gateway.built_in.has)
+
+    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> CheckResult:
+        """What would keep a script from being run, given these tools and variables; nothing is called."""
+        try:
+            source = await self._source(script, toolbox, variables)
+        except InvalidRequest as error:
+            return CheckResult(unreadable=str(error).removesuffix(" Nothing was called."))
+        return await self._check(source, toolbox, variables, LOCAL.principal.id)
+
+    async def run(
+        self,
+        script: str,
+        caller: Caller,
+        *,
+        may_change: Sequence[str] = (),
+        arguments: Mapping[str, Any] | None = None,
+        mode: ScriptMode | None = None,
+    ) -> dict[str, Any]:
+        """The script's result as a tool's result. `may_change` names the tools that change something and may be called;
+        `arguments` are variables of the script; `mode` is that of the settings if not given.
+        """
+        arguments = arguments or {}
+        params = {"script": script, "may_change": list(may_change), "arguments": dict(arguments)}
+        if any(answer in caller.passed_on for answer in ANSWERS):
+            return await self._waiting.go_on(params, caller)
+        started = time.perf_counter()
+        toolbox = await self.toolbox(caller)
+        source = await self._read(script, toolbox, arguments, caller)
+        allowed = await self._allowed(mode or self.mode, may_change, toolbox, caller)
+        self._refuse(source, allowed, toolbox, caller)
+        checked = await self._check(source, toolbox, arguments, caller.principal.id)
+        if refusals := checked.refusals:
+            raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *refusals]))
+        job = _Job(source, arguments, toolbox, allowed, checked, caller.conversation, started)
+        if caller.link is None or not caller.link.is_modern or caller.is_parked:
+            # A stored script whose caller was asked whether it may run is parked already.
+            return await self._done(job, caller, ScriptAttempt())
+        # Such a client is asked by the result of its request, which another request then continues.
+        return await self._waiting.begin(params, caller, partial(self._done, job))
+
+    async def _read(self, script: str, toolbox: Toolbox, variables: Collection[str], caller: Caller) -> ScriptSource:
+        try:
+            return await self._source(script, toolbox, variables)
+        except NoSuchTool as error:
+            server = next(iter(toolbox.servers[error.server].values())).server
+            try:
+                # Says why, if the rules keep the tool from this caller.
+                await self._gateway.permissions.resolve(self._gateway.snapshot, error.tool, server, caller)
+            except CallRefused:
+                raise
+            except RequestError:
+                pass
+            raise
+
+    async def _source(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> ScriptSource:
+        longest = self._limits.script_characters
+        if not _QUICKLY_READ < len(script) <= longest:
+            return read_source(script, toolbox, longest, variables)
+        # One at a time: threads that compute would take turns with the event loop, and everybody would wait.
+        async with self._reading:
+            return await asyncio.to_thread(read_source, script, toolbox, longest, variables)
+
+    async def _done(self, job: _Job, caller: Caller, attempt: ScriptAttempt) -> dict[str, Any]:
+        """Run a script to its end."""
+        clock, turn = ScriptClock(self._limits.script_seconds), self._workers.turn(caller.key)
+        inner = _inner(caller, job.client, clock, turn)
+        calls = InnerCalls(self._gateway, job.toolbox, inner, job.allowed, self._limits, Progress(caller))
+        attempt.began(calls)
+        result = await self._run(job, turn, clock, calls)
+        return _with_account(await self._gateway.results.within(result, caller, job.started, REPLY_TOKENS), calls)
+
+    async def _allowed(self, mode: ScriptMode, named: Sequence[str], toolbox: Toolbox, caller: Caller) -> AllowedTools:
+        """What this script may call; every tool that it may change something with must exist."""
+        if len(named) > _MOST_NAMED:
+            raise InvalidRequest(f"may_change names at most {_MOST_NAMED} tools.")
+        permissions, snapshot = self._gateway.permissions, self._gateway.snapshot
+        found = [toolbox.named(name) or await permissions.resolve(snapshot, name, None, caller) for name in named]
+        return AllowedTools(mode, frozenset(tool.key for tool in found))
+
+    def _refuse(self, source: ScriptSource, allowed: AllowedTools, toolbox: Toolbox, caller: Caller) -> None:
+        """Raises InvalidRequest if the script names a tool that it may not call: before anything is called."""
+        decide = self._gateway.permissions.views.decide
+        for mention in source.mentions:
+            risk = decide(caller, mention.tool).risk.risk
+            if risk is Risk.READ:
+                continue
+            refusal = allowed.refusal(toolbox.spelling(mention.tool), mention.tool, risk)
+            if refusal is not None:
+                raise InvalidRequest(f"line {mention.line}: {refusal} Nothing was called.")
+
+    async def _check(
+        self, source: ScriptSource, toolbox: Toolbox, variables: Collection[str], principal: str
+    ) -> CheckResult:
+        if self._checker is None:
+            return CheckResult()
+        return await self._checker.check(source.script, toolbox, variables, principal)
+
+    async def _run(self, job: _Job, turn: ScriptTurn, clock: ScriptClock, calls: InnerCalls) -> dict[str, Any]:
+        limits = self._limits
+        printed = Printed(limits.script_output)
+        before = setup(job.source.servers, job.arguments, limits.script_calls, limits.script_output)
+        try:
+            async with self._workers.session(turn) as session, clock:
+                held = _RESULTS_HELD * limits.script_result_bytes
+                value = await Driver(session, calls, printed, held).run(before, job.source.code)
+        except _endings() as error:
+            if isinstance(error, TimeoutError) and not clock.is_over:
+                raise
+            return failure([reason_of(error, limits), *remarks_on(error, job.checked)], printed.text, calls)
+        return reply(printed.text, value, is_cut=printed.is_cut)
+
+
+def _endings() -> tuple[type[Exception], ...]:
+    """How a script ends that does not reach its end; read when something was raised, so that nothing is imported
+    before.
+    """
+    from pydantic_monty import MontyError
+
+    return (MontyError, TooManyInnerCalls, TimeoutError)
+
+
+def _inner(caller: Caller, client: str, clock: ScriptClock, turn: ScriptTurn) -> Caller:
+    """The caller of the script's calls: whatever of the request was about the script itself is not passed on."""
+    meta = caller.passed_on.get("_meta")
+    kept = {key: value for key, value in meta.items() if key != "progressToken"} if isinstance(meta, Mapping) else {}
+    link = None if caller.link is None else ScriptLink(caller.link, client, clock, turn)
+    return caller._replace(link=link, passed_on={"_meta": kept} if kept else {})
+
+
+def _with_account(result: dict[str, Any], calls: InnerCalls) -> dict[str, Any]:
+    """The result, with what stayed out of the context."""
+    meta = result.get("_meta") or {}
+    sent = meta.get("tokens", {}).get("estimated", 0)
+    account = {
+        "calls": len(calls.notes),
+        "changes": calls.changes,
+        "innerTokens": calls.tokens,
+        "keptOut": max(0, calls.tokens - sent),
+    }
+    return {**result, "_meta": {**meta, SCRIPT_META_KEY: account}}

@@ -1,0 +1,141 @@
+"""Which scripts run now, and for how long: a limited number at a time, and never all of them for one caller.
+
+Entered around the run of a script. While a person is asked, the script's time stands still and its place is free. Knows
+nothing of scripts or workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from types import TracebackType
+from typing import Self
+
+import mcp_types as types
+
+from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.runtime.caller_shares import CallerShares
+from mcp_optimizer.upstream.request_errors import RpcError
+
+
+class ScriptClock:
+    """Entered around a run, which it ends with TimeoutError when its seconds are over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._since = 0.0
+        self._stops = 0
+        self._timeout = asyncio.timeout(None)
+
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        self._go()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self._timeout.__aexit__(kind, error, where)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended the run."""
+        return self._timeout.expired()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """While somebody is asked."""
+        self._stops += 1
+        if self._stops == 1:
+            self._left -= asyncio.get_running_loop().time() - self._since
+            self._reschedule(None)
+        try:
+            yield
+        finally:
+            self._stops -= 1
+            if not self._stops:
+                self._go()
+
+    def _go(self) -> None:
+        self._since = asyncio.get_running_loop().time()
+        self._reschedule(self._since + self._left)
+
+    def _reschedule(self, when: float | None) -> None:
+        try:
+            self._timeout.reschedule(when)
+        except RuntimeError:
+            # The run is ending already.
+            return
+
+
+_PATIENCE = 10.0
+"""Seconds that a script waits for its turn."""
+
+
+class ScriptTurns:
+    """The turns of all callers."""
+
+    def __init__(self, at_once: int) -> None:
+        """`at_once`: how many scripts run. As many more may have asked a person something, and run on afterwards."""
+        self._free = asyncio.Semaphore(at_once)
+        self._shares = CallerShares(max(1, at_once - 1))
+        self._places = at_once
+        self.most = 2 * at_once
+        """Scripts that run or wait for an answer."""
+
+    def of(self, caller: str) -> ScriptTurn:
+        return ScriptTurn(self, caller)
+
+    async def take(self, caller: str, taken: AsyncExitStack) -> None:
+        """Wait for a turn. Whoever starts many leaves one for others. Raises InvalidRequest if none becomes free."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await taken.enter_async_context(self._shares.place(caller))
+                await self._free.acquire()
+        except TimeoutError:
+            raise InvalidRequest("Too many scripts are running at a time. Try again later.") from None
+
+    def to_asking(self) -> None:
+        """One that runs will wait for a person. Raises RpcError if too many do."""
+        if not self._places:
+            raise RpcError(types.INTERNAL_ERROR, "Too many scripts wait for an answer. Try again later.")
+        self._places -= 1
+        self._free.release()
+
+    def end(self, *, has_asked: bool) -> None:
+        """A script has ended."""
+        if has_asked:
+            self._places += 1
+        else:
+            self._free.release()
+
+
+class ScriptTurn:
+    """One script's turn."""
+
+    def __init__(self, turns: ScriptTurns, caller: str) -> None:
+        self._turns = turns
+        self._caller = caller
+        self._taken = AsyncExitStack()
+        self._has_asked = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._turns.take(self._caller, self._taken)
+        except BaseException:
+            await self._taken.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        self._turns.end(has_asked=self._has_asked)
+        await self._taken.aclose()
+
+    def ask(self) -> None:
+        """A person will be asked, for as long as it takes: somebody else's script may run meanwhile."""
+        if not self._has_asked:
+            self._turns.to_asking()
+            self._has_asked = True

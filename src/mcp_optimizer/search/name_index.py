@@ -1,0 +1,77 @@
+"""The names of the tools of one index: in every spelling that a request may use, and what they say that a tool does.
+
+Pure. Built with the index; asked by the ranker and the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.search.actions import destroys, name_actions
+from mcp_optimizer.search.tool_texts import split_words
+from mcp_optimizer.search.words import name_key, terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_IDENTIFIER = re.compile(r"\b(?:[^\W_]+(?:[_-]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z0-9]*)+)\b")
+
+
+def is_identifier(query: str) -> bool:
+    """Whether a query has, or is, a name as programs write it: joined words, or a single one."""
+    return _IDENTIFIER.search(query) is not None or len(query.split()) == 1
+
+
+@dataclass(frozen=True)
+class Names:
+    """The tools' names in the spellings that a request may use."""
+
+    spelt: tuple[str, ...]
+    actions: NDArray[np.int32]
+    """The action classes of each name, as a bit mask."""
+    exact: Mapping[str, int]
+    """The first tool of each name, by the key that all spellings of the name share."""
+    destroying: NDArray[np.int64]
+    """The positions of those that say that they delete or overwrite."""
+    others: Mapping[str, tuple[int, ...]]
+    """The other tools of a name. Few names are shared, and a collection for each would take most of the time."""
+
+    @classmethod
+    def of(cls, names: Sequence[tuple[str, str]]) -> Names:
+        """From pairs of server and tool name."""
+        exact: dict[str, int] = {}
+        others: defaultdict[str, set[int]] = defaultdict(set)
+        for position, (server, name) in enumerate(names):
+            for text in (name, f"{server} {name}"):
+                for key in _exact_keys(text):
+                    if key and exact.setdefault(key, position) != position:
+                        others[key].add(position)
+        spelt = tuple(split_words(name) for _, name in names)
+        done = np.fromiter((name_actions(name.split()) for name in spelt), dtype=np.int32, count=len(spelt))
+        destroying = np.fromiter((destroys(name.split()) for name in spelt), dtype=np.bool_, count=len(spelt))
+        shared = {key: tuple(sorted(positions)) for key, positions in others.items()}
+        return cls(spelt, done, exact, np.flatnonzero(destroying), shared)
+
+    def exactly(self, query: str) -> list[int]:
+        """The tools that the query names: it is the name, however joined or inflected, or contains the name as an
+        identifier. A plain word does not count: "search" in a sentence does not mean the tool `search`."""
+        keys = {*_exact_keys(query), *(name_key(word) for word in _IDENTIFIER.findall(query))}
+        return sorted({position for key in keys for position in self._at(key)})
+
+    def spelt_like(self, name: str) -> Sequence[int]:
+        """The tools whose names have exactly these words, however they are joined: createIssue for create_issue."""
+        return self._at(name_key(name))
+
+    def _at(self, key: str) -> Sequence[int]:
+        first = self.exact.get(key)
+        # No tool is stored under the empty key of a name without words.
+        return () if first is None else (first, *self.others.get(key, ()))
+
+
+def _exact_keys(text: str) -> tuple[str, str]:
+    return name_key(text), "".join(terms(text))

@@ -1,0 +1,203 @@
+"""Notifies clients of changes: lists, and resources they subscribe to.
+
+Modern clients are notified on the streams they listen on, legacy clients on their connection. Changes that come
+together are announced once. Subscriptions are arranged with the servers here, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import MCPError
+
+from mcp_optimizer.access.audit.recording import recording, used_by
+from mcp_optimizer.access.audit.trail import AuditTrail
+from mcp_optimizer.errors import InvalidRequest, OptimizerError, UpstreamError
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.relay.connected import Client, Clients, Context
+from mcp_optimizer.serving.relay.places import PlacedBus, ResourcePlace, UpdatedAt, Watched, listening
+
+logger = logging.getLogger(__name__)
+
+_TOGETHER = 0.05
+"""Seconds within which changes of one list count as one."""
+
+_PATIENCE = 5.0
+"""Seconds that an announcement waits for the new list to be available."""
+
+_LISTS: dict[str, ServerEvent] = {
+    "tools": ToolsListChanged(),
+    "prompts": PromptsListChanged(),
+    "resources": ResourcesListChanged(),
+}
+
+Watch = Callable[[str, str], Awaitable[None]]
+
+
+class Changes:
+    """Collects changes and notifies interested clients."""
+
+    def __init__(self, bus: PlacedBus, clients: Clients) -> None:
+        self._bus = bus
+        self._clients = clients
+        self._tasks = BackgroundTasks(logger, "Cannot announce a change")
+        self._announcing: set[str] = set()
+        self._ready: dict[str, asyncio.Task[None]] = {}
+
+    def announce(self, kind: str, ready: Coroutine[Any, Any, None] | None = None) -> None:
+        """A list changed: tools, prompts or resources. `ready` completes when the new one is available."""
+        if ready is not None:
+            # At once: what it waits for may happen before the others have come together.
+            self._ready[kind] = self._tasks.spawn(ready)
+        if kind not in self._announcing:
+            self._announcing.add(kind)
+            self._tasks.spawn(self._announce(kind))
+
+    async def _announce(self, kind: str) -> None:
+        await asyncio.sleep(_TOGETHER)
+        while (ready := self._ready.pop(kind, None)) is not None:
+            await asyncio.wait({ready}, timeout=_PATIENCE)
+            ready.cancel()
+        self._announcing.discard(kind)
+        await self._bus.publish(_LISTS[kind])
+        for client in self._clients.connected():
+            client.outbox.put(f"notifications/{kind}/list_changed")
+
+    async def updated(self, place: ResourcePlace) -> None:
+        """A watched resource changed: those who watch it are told, each by the URI it asked for."""
+        server, own = place
+        await self._bus.publish(UpdatedAt(own, server))
+        for client in self._clients.connected():
+            for uri in [uri for uri, watched in client.watched.items() if watched == place]:
+                client.outbox.put("notifications/resources/updated", {"uri": uri})
+
+
+class Watches:
+    """Which resources are watched, and by how many clients. Each is known by its server and its URI there."""
+
+    def __init__(self, watch: Watch, unwatch: Watch, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._watch = watch
+        self._unwatch = unwatch
+        self._most = limits.watched_resources
+        self._watching: dict[ResourcePlace, int] = {}
+
+    async def begin(self, place: ResourcePlace) -> None:
+        if place not in self._watching:
+            if len(self._watching) >= self._most:
+                raise InvalidRequest(f"Clients already subscribe to {self._most:,} resources, the maximum.")
+            await self._watch(*place)
+        self._watching[place] = self._watching.get(place, 0) + 1
+
+    async def end(self, place: ResourcePlace) -> None:
+        if place not in self._watching:
+            return
+        self._watching[place] -= 1
+        if not self._watching[place]:
+            del self._watching[place]
+            try:
+                await self._unwatch(*place)
+            except UpstreamError as error:
+                logger.debug("Cannot tell a server that a resource is no longer watched: %s", error)
+
+    def has(self, place: ResourcePlace) -> bool:
+        return place in self._watching
+
+
+Places = Callable[[Context, str], Awaitable[list[tuple[str, str]]]]
+"""Where the client of a request may read a URI."""
+
+
+class Subscriptions:
+    """The resources that clients watch."""
+
+    def __init__(
+        self, watches: Watches, clients: Clients, places: Places, limits: Limits, trail: AuditTrail | None = None
+    ) -> None:
+        self._trail = trail
+        self._watches = watches
+        self._clients = clients
+        self._places = places
+        self._limits = limits
+        self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
+
+    async def begin(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        """A legacy client subscribes."""
+        uri, client = params["uri"], self._clients.of(ctx)
+        if client is not None and uri not in client.watched:
+            if len(client.watched) >= self._limits.subscriptions:
+                text = f"A client may watch {self._limits.subscriptions:,} resources at a time. Unsubscribe from some."
+                raise MCPError(types.INVALID_PARAMS, text)
+            # At once, so that concurrent subscriptions are counted.
+            client.watched[uri] = None
+            with contextlib.ExitStack() as undo:
+                undo.callback(client.watched.pop, uri, None)
+                place = await self._watch(ctx, uri)
+                undo.pop_all()
+            if uri in client.watched and client.watched[uri] is None:
+                client.watched[uri] = place
+            else:
+                # It unsubscribed or left meanwhile.
+                await self._watches.end(place)
+        return {}
+
+    async def end(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        """A legacy client unsubscribes."""
+        uri, client = params["uri"], self._clients.of(ctx)
+        if client is not None and (place := client.watched.pop(uri, None)) is not None:
+            await self._watches.end(place)
+        return {}
+
+    async def listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A modern client listens; the resources it names are watched as long as it does."""
+        wanted = (ctx.params or {}).get("notifications") or {}
+        uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
+        begun: list[Watched] = []
+        try:
+            for uri in uris if isinstance(uris, list) else []:
+                # What it may not read is left out, so that it never fires, although another client may listen for it.
+                with contextlib.suppress(OptimizerError, MCPError):
+                    begun.append((uri, await self._watch(ctx, uri)))
+            honoured = [uri for uri, _ in begun]
+            if isinstance(uris, list) and honoured != uris:
+                notifications = {**wanted, "resourceSubscriptions": honoured}
+                ctx = replace(ctx, params={**(ctx.params or {}), "notifications": notifications})
+            with listening(begun):
+                return await call_next(ctx)
+        finally:
+            for _, place in begun:
+                self._tasks.spawn(self._watches.end(place))
+
+    def client_left(self, client: Client) -> None:
+        """Nobody waits any more for what this client watched."""
+        places = [place for place in client.watched.values() if place is not None]
+        client.watched.clear()
+        for place in places:
+            self._tasks.spawn(self._watches.end(place))
+
+    def changed(self, server: str, params: Mapping[str, Any]) -> ResourcePlace | None:
+        """The resource that a server reports as changed; None if nobody watches it."""
+        own = params.get("uri")
+        return (server, own) if isinstance(own, str) and self._watches.has((server, own)) else None
+
+    async def _watch(self, ctx: Context, uri: str) -> ResourcePlace:
+        places = await self._places(ctx, uri)
+        if not places:
+            raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
+        with recording(self._trail, self._clients.caller(ctx), "resources/subscribe") as record:
+            record.about(places[0][0], used_by({"uri": uri}))
+            await self._watches.begin(places[0])
+        return places[0]

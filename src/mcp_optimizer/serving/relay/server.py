@@ -1,0 +1,385 @@
+"""Answers every request except tools, from all servers, as raw objects; contents pass unchecked.
+
+A middleware of the MCP server. Translates clients' names and URIs to the server's own, and back in results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
+from mcp.shared.exceptions import MCPError
+from mcp_types.methods import CLIENT_REQUESTS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp_optimizer.access.audit.recording import recording, used_by
+from mcp_optimizer.access.audit.trail import AuditTrail
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.results.metadata import without_ours
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.relay.changes import Changes, Subscriptions, Watches
+from mcp_optimizer.serving.relay.connected import Client, Clients, Context
+from mcp_optimizer.serving.relay.directory import Allowed, Directory
+from mcp_optimizer.serving.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind, page
+from mcp_optimizer.serving.relay.places import PlacedBus
+from mcp_optimizer.serving.relay.remembered import ListMemory
+from mcp_optimizer.serving.relay.wire import as_mcp_error, for_era, record_denial, renamed
+from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
+
+REGISTERED: Mapping[str, type[types.RequestParams]] = {
+    "prompts/list": types.PaginatedRequestParams,
+    "prompts/get": types.GetPromptRequestParams,
+    "resources/list": types.PaginatedRequestParams,
+    "resources/templates/list": types.PaginatedRequestParams,
+    "resources/read": types.ReadResourceRequestParams,
+    "resources/subscribe": types.SubscribeRequestParams,
+    "resources/unsubscribe": types.UnsubscribeRequestParams,
+    "completion/complete": types.CompleteRequestParams,
+    "logging/setLevel": types.SetLevelRequestParams,
+}
+"""Methods that must be registered with the SDK so that their capability is announced."""
+
+_LISTS = frozenset(kind.method for kind in KINDS)
+
+
+class StartPatience(Protocol):
+    """How long the first requests of clients wait while servers start."""
+
+    async def settled(self) -> None:
+        """What is asked for may be on any server."""
+
+    async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> float | None:
+        """A list of prompts or resources is asked for, of which servers may have entries that nobody knows. Returns how
+        many seconds are left for it; None: as many as usual.
+        """
+
+    async def until_up(self, server: str) -> None:
+        """What is asked for is on a server that is coming. Raises StillStarting."""
+
+    async def tools(self) -> None:
+        """A list of all tools is asked for."""
+
+
+Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+Permits = Callable[[Caller, str], bool]
+"""Whether a caller may use a server's resources and prompts."""
+
+Hidden = Callable[[str, Allowed], str | None]
+"""The server that was meant by what was not found, if it does not exist for whoever asked."""
+
+
+def _everywhere(_caller: Caller, _server: str) -> bool:
+    return True
+
+
+def _freely(_caller: Caller) -> None:
+    """No limit."""
+
+
+class Relay:
+    """Resources, prompts, completion, log levels, subscriptions."""
+
+    def __init__(
+        self,
+        pool: UpstreamPool,
+        states: Callable[[], Mapping[str, UpstreamState]],
+        tools_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        first_start: StartPatience | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        permits: Permits = _everywhere,
+        trail: AuditTrail | None = None,
+        take_turn: Callable[[Caller], None] = _freely,
+        name_question: Callable[[], str] | None = None,
+        memory: ListMemory | None = None,
+    ) -> None:
+        """`permits` says which servers a caller may use; `name_question` makes ids for questions to legacy clients.
+
+        `take_turn` counts a request that is passed on; raises TooManyCalls.
+
+        `tools_ready` waits until changed tools can be listed, before clients are notified.
+
+        `first_start` waits, only at first, until servers are up: many clients ask immediately.
+
+        `memory` has what servers listed at earlier starts.
+        """
+        self._pool = pool
+        self._trail = trail
+        self._limits = limits
+        self._permits = permits
+        self._take_turn = take_turn
+        self.first_start = first_start or _NoWaiting()
+        self._tools_ready = tools_ready
+        self.bus = bus = PlacedBus()
+        self.clients = Clients(self._client_left, limits, name_question)
+        self.changes = Changes(bus, self.clients)
+        self._directory = Directory(
+            states,
+            lambda server, method, params: pool.call(server, method, params, LOCAL),
+            limits,
+            self.changes.announce,
+            memory,
+        )
+        watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
+        self._subscriptions = Subscriptions(watches, self.clients, self._places, limits, trail)
+        self._telling_roots: dict[str, bool] = {}
+        self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
+        self._running: dict[str, frozenset[str]] = {}
+        self._coming: set[str] = set()
+        self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
+        self._handlers: dict[str, Handler] = {
+            "prompts/list": lambda ctx, params: self._list(PROMPTS, ctx, params),
+            "resources/list": lambda ctx, params: self._list(RESOURCES, ctx, params),
+            "resources/templates/list": lambda ctx, params: self._list(TEMPLATES, ctx, params),
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read,
+            "completion/complete": self._complete,
+            "resources/subscribe": self._subscriptions.begin,
+            "resources/unsubscribe": self._subscriptions.end,
+            "logging/setLevel": self._set_level,
+        }
+
+    def middleware(self, server_info: Callable[[], dict[str, Any]]) -> ServerMiddleware[Any]:
+        """For the MCP server that calls itself `server_info`."""
+        return partial(self._handle, server_info)
+
+    async def _handle(
+        self, server_info: Callable[[], dict[str, Any]], ctx: Context, call_next: CallNext
+    ) -> HandlerResult:
+        handler = self._handlers.get(ctx.method)
+        if handler is not None and (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS:
+            result = await self._answer(ctx, handler)
+            ttl_ms = 0 if ctx.method == "resources/read" else None
+            return for_era(result, ctx.protocol_version, server_info, ttl_ms=ttl_ms)
+        if ctx.method == "subscriptions/listen":
+            self._client_connected(ctx)
+            await self._watched_are_up(ctx)
+            return await self._subscriptions.listen(ctx, call_next)
+        if ctx.method == "notifications/roots/list_changed":
+            await self._tell_roots(self.clients.link(ctx).key, ctx.method)
+        elif ctx.method != "initialize":
+            self._client_connected(ctx)
+        return await call_next(ctx)
+
+    async def _tell_roots(self, key: str, method: str) -> None:
+        """Tell servers that a client's roots changed; changes that come meanwhile are sent once, afterwards."""
+        if key in self._telling_roots:
+            self._telling_roots[key] = True
+            return
+        try:
+            while self._telling_roots.get(key, True):
+                self._telling_roots[key] = False
+                await self._pool.tell(key, method, None)
+        finally:
+            self._telling_roots.pop(key, None)
+
+    def _client_connected(self, ctx: Context) -> None:
+        """Register the client, because even one that only listens is notified of changes."""
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or self.clients.of(ctx) is not None:
+            self._pool.client_connected(lambda: self.clients.link(ctx).lasting)
+
+    async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
+        """Answers from the raw request, which the gate has checked, with the raw result."""
+        self._client_connected(ctx)
+        try:
+            if ctx.method not in _LISTS:
+                await self._until_up(ctx)
+            return await handler(ctx, ctx.params or {})
+        except OptimizerError as error:
+            raise as_mcp_error(error) from error
+
+    def _allowed(self, ctx: Context) -> Allowed:
+        """Which servers exist for the client of a request."""
+        return partial(self._permits, self.clients.caller(ctx))
+
+    async def _until_up(self, ctx: Context) -> None:
+        """Wait for the server that a request means; if that is not known, for all that are in their first start."""
+        awaited = await self._awaited(ctx, *_named(ctx.method, ctx.params or {}))
+        await (self.first_start.settled() if awaited is None else self.first_start.until_up(awaited))
+
+    async def _awaited(self, ctx: Context, key: str, named: Any) -> str | None:
+        """The server of what is named by its name or URI, if it is not up yet, but coming."""
+        if not self._coming or not isinstance(named, str):
+            return None
+        find = self._directory.awaited_prompt if key == "name" else self._directory.awaited_resource
+        return await find(named, self._allowed(ctx))
+
+    async def _watched_are_up(self, ctx: Context) -> None:
+        """Before a client listens for resources of servers that are coming; those that do not come are left out."""
+        wanted = (ctx.params or {}).get("notifications")
+        uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
+        awaited = set[str]()
+        with contextlib.suppress(OptimizerError):
+            for uri in uris if isinstance(uris, list) and self._coming else []:
+                if (server := await self._awaited(ctx, "uri", uri)) is not None:
+                    awaited.add(server)
+        await asyncio.gather(*map(self.first_start.until_up, awaited), return_exceptions=True)
+
+    async def _places(self, ctx: Context, uri: str) -> list[tuple[str, str]]:
+        """Where the client of a request may read a URI: server and own URI, most likely first."""
+        places = await self._directory.resource(uri, self._allowed(ctx))
+        if not places:
+            self._record_denial(ctx, {"uri": uri}, self._directory.hidden_resource)
+        return places
+
+    def _record_denial(self, ctx: Context, named: Mapping[str, str], hidden: Hidden) -> None:
+        """What a client named was not found: because its server does not exist for it?"""
+        if self._trail is None:
+            return
+        (name,) = named.values()
+        if (server := hidden(name, self._allowed(ctx))) is not None:
+            method = "resources/subscribe" if ctx.method == "subscriptions/listen" else ctx.method
+            record_denial(self._trail, self.clients.caller(ctx), method, named, server)
+
+    async def _list(self, kind: ListingKind, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        known, allowed = self._directory, self._allowed(ctx)
+        left = await self.first_start.lists(lambda: bool(known.unknown(kind, allowed)), known.recalled)
+        if left is not None:
+            known.give_up(kind, allowed)
+        found = await known.listed(kind, allowed, left)
+        listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
+        return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
+
+    async def _get_prompt(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        name = params["name"]
+        self._pool.parked(self.clients.caller(ctx))
+        place = await self._directory.prompt(name, self._allowed(ctx))
+        if place is None:
+            self._record_denial(ctx, {"name": name}, self._directory.hidden_prompt)
+            raise MCPError(types.INVALID_PARAMS, f"Unknown prompt {name!r}: see prompts/list")
+        server, own = place
+        return await self._pass(ctx, server, {"name": own})
+
+    async def _read(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        uri = params["uri"]
+        refusal: UpstreamError | None = None
+        parked = self._pool.parked(self.clients.caller(ctx))
+        for server, own in await self._places(ctx, uri):
+            if parked is not None and parked.server != server:
+                continue
+            try:
+                result = await self._pass(ctx, server, {"uri": own})
+            except UpstreamRefusal as error:
+                refusal = refusal or error
+                continue
+            return renamed(result, own, uri) if own != uri else result
+        if refusal is not None:
+            raise refusal
+        raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
+
+    async def _complete(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        reference = params["ref"]
+        key, asked = _named(ctx.method, params)
+        known = self._directory
+        find, hidden = (known.prompt, known.hidden_prompt) if key == "name" else (known.template, known.hidden_resource)
+        place = await find(asked, self._allowed(ctx))
+        if place is None:
+            self._record_denial(ctx, {key: asked}, hidden)
+            raise MCPError(types.INVALID_PARAMS, f"Nothing to complete: {asked!r} is not known")
+        server, own = place
+        if server not in self._directory.providers("completions"):
+            return {"completion": {"values": [], "hasMore": False}}
+        return await self._pass(ctx, server, {"ref": {**reference, key: own}})
+
+    async def _pass(self, ctx: Context, server: str, changed: Mapping[str, Any]) -> dict[str, Any]:
+        """Pass the request on unchanged, except for the server's own names."""
+        params = {key: value for key, value in (ctx.params or {}).items() if key != "_meta"}
+        params, caller = {**params, **changed}, self.clients.caller(ctx)
+        with recording(self._trail, caller, ctx.method) as record:
+            record.about(server, used_by(params), arguments=params)
+            self._take_turn(caller)
+            return record.result(without_ours(await self._pool.call(server, ctx.method, params, caller)))
+
+    async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        client, level = self.clients.of(ctx), params["level"]
+        if client is not None:
+            client.wants_logs(level)
+            await self._pool.set_log_level(client.key, level)
+        return {}
+
+    def _client_left(self, client: Client) -> None:
+        self._pool.client_left(client.key)
+        self._subscriptions.client_left(client)
+
+    def store_lists(self) -> None:
+        """Store what servers listed, because the database was not available before."""
+        self._directory.store()
+
+    def announce_tools(self) -> None:
+        """Tell every client to fetch its list of tools again."""
+        self.changes.announce("tools")
+
+    def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
+        """A notification from a server that is meant for all clients."""
+        if method == "notifications/resources/updated":
+            if (place := self._subscriptions.changed(server, params)) is not None:
+                self._tasks.spawn(self.changes.updated(place))
+            return
+        kind = method.removeprefix("notifications/").removesuffix("/list_changed")
+        if kind in ("prompts", "resources"):
+            self._directory.forget(server, kind)
+        self._announce({kind} & self._told)
+
+    def on_state(self, state: UpstreamState) -> None:
+        """A server came or went, and its lists with it."""
+        is_running = state.status is ServerStatus.RUNNING
+        has = frozenset(state.capabilities) & self._told if is_running else frozenset[str]()
+        if self._running.get(state.name) != has or not is_running:
+            self._directory.forget(state.name)
+        self._directory.follow(state)
+        self._announce(self._running.get(state.name, frozenset()) ^ has)
+        self._running[state.name] = has
+        if state.is_coming:
+            self._coming.add(state.name)
+        elif state.name in self._coming:
+            self._coming.discard(state.name)
+            # What it listed at an earlier start may have been listed, and is not there any more.
+            gone = {kind for kind in ("prompts", "resources") if self._directory.remembers(state.name, kind)}
+            self._announce(({"tools"} | gone) & self._told - has)
+
+    def on_gone(self, server: str) -> None:
+        """A server was removed, or its name means another one from now on."""
+        gone = {kind for kind in ("prompts", "resources") if self._directory.remembers(server, kind)}
+        self._directory.remove(server)
+        self._coming.discard(server)
+        self._announce(gone | self._running.pop(server, frozenset()))
+
+    def _announce(self, kinds: Iterable[str]) -> None:
+        for kind in kinds:
+            ready = self._tools_ready() if kind == "tools" and self._tools_ready is not None else None
+            self.changes.announce(kind, ready)
+
+
+def _named(method: str, params: Mapping[str, Any]) -> tuple[str, Any]:
+    """How a request names what it means, and the name; None if it means no prompt or resource of a running server."""
+    if method == "completion/complete":
+        reference = params["ref"]
+        key = "name" if reference.get("type") == "ref/prompt" else "uri"
+        return key, reference.get(key)
+    key = "name" if method == "prompts/get" else "uri"
+    # A subscription ends here, whatever its server does.
+    return key, params.get(key) if method != "resources/unsubscribe" else None
+
+
+class _NoWaiting:
+    """For servers that run."""
+
+    async def settled(self) -> None: ...
+
+    async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> None: ...
+
+    async def until_up(self, server: str) -> None: ...
+
+    async def tools(self) -> None: ...

@@ -1,0 +1,186 @@
+"""Requests to one server while they are in progress: their deadlines, clients and responses. Used by the peer.
+
+`Attribution` finds the request that a server's message belongs to where the transport does not say. On stdio nothing
+relates a message to a request. It goes to the client whose calls are the only ones in progress, but not shortly after
+the calls of another client: a server may still be speaking of those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.limits import Limits
+from mcp_optimizer.upstream.notifications import OrderedNotices
+from mcp_optimizer.upstream.request_errors import RpcTimeout
+
+_LAST_WORDS = 5.0
+"""Seconds for the notifications of a finished request to reach their client before its result is sent."""
+
+_RESOLUTION = 0.001
+"""Seconds by which a timer may be early."""
+
+
+class Deadlines:
+    """Interrupts the requests of one connection that take too long.
+
+    One timer for all: nearly every request ends long before its deadline, and a timer of its own would cost it more
+    than being sent.
+    """
+
+    def __init__(self, exchanges: Mapping[int, Exchange]) -> None:
+        self._exchanges = exchanges
+        self._timer: asyncio.TimerHandle | None = None
+        self.next_look = math.inf
+        """When the requests are looked at, in the event loop's time."""
+
+    def look_at(self, when: float) -> None:
+        """A request must be looked at by then."""
+        if when < self.next_look:
+            self.stop()
+            self.next_look = when
+            self._timer = asyncio.get_running_loop().call_at(when, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self.next_look = None, math.inf
+
+    def _look(self) -> None:
+        self.stop()
+        now = asyncio.get_running_loop().time() + _RESOLUTION
+        for exchange in self._exchanges.values():
+            if exchange.ends_at <= now:
+                exchange.interrupt()
+        self.look_at(min((exchange.ends_at for exchange in self._exchanges.values()), default=math.inf))
+
+
+class Exchange:
+    """Interrupted after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if set. Made in
+    the task that makes the request.
+    """
+
+    __slots__ = ("_asking", "_cancellations", "_deadlines", "_is_late", "_latest", "_limits", "_task", "answer",
+                 "ends_at", "link", "progress_token", "telling", "timeout")  # fmt: skip
+
+    def __init__(
+        self, link: ClientLink | None, timeout: float | None, progress_token: Any, limits: Limits, deadlines: Deadlines
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[dict[str, Any]] = loop.create_future()
+        self.link = link
+        self.timeout = timeout
+        self.progress_token = progress_token
+        self._limits = limits
+        now = loop.time()
+        self._latest = now + limits.call_seconds
+        self.ends_at = math.inf if timeout is None else min(now + timeout, self._latest)
+        """When it is interrupted, in the event loop's time."""
+        self._deadlines = deadlines
+        if self.ends_at < deadlines.next_look:
+            deadlines.look_at(self.ends_at)
+        self._task = task = asyncio.current_task(loop)
+        self._cancellations = task.cancelling() if task is not None else 0
+        self._is_late = False
+        self._asking = 0
+        self.telling: OrderedNotices | None = None
+
+    def interrupt(self) -> None:
+        """Its time is up, whatever its task is waiting for."""
+        self.ends_at, self._is_late = math.inf, True
+        if self._task is not None:
+            self._task.cancel()
+
+    def give_up(self, method: str, error: BaseException) -> RpcTimeout | None:
+        """Nobody waits for it any more, because of an error; returns the timeout, if that was the reason."""
+        # Another may have cancelled the task, too: then that counts.
+        is_late = self._is_late and self._task is not None and self._task.uncancel() <= self._cancellations
+        if not self.answer.cancel() and not self.answer.cancelled():
+            # Retrieved here, because nobody else will.
+            self.answer.exception()
+        if not isinstance(error, TimeoutError) and not (is_late and isinstance(error, asyncio.CancelledError)):
+            return None
+        if asyncio.get_running_loop().time() + _RESOLUTION >= self._latest:
+            return RpcTimeout(method, self._limits.call_seconds, in_all=True)
+        return RpcTimeout(method, self.timeout or 0.0)
+
+    def extend(self) -> None:
+        """A sign of life: restarts the timeout. It pauses while the client is being asked."""
+        if self.timeout is None or self._is_late or self.answer.done():
+            return
+        now = asyncio.get_running_loop().time()
+        self.ends_at = self._latest if self._asking else min(now + self.timeout, self._latest)
+        self._deadlines.look_at(self.ends_at)
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """While the client is being asked."""
+        self._asking += 1
+        self.extend()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            self.extend()
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        """Pass a notification on, in order, without waiting for the client."""
+        if self.link is None:
+            return
+        if self.telling is None:
+            # Nearly no call has any.
+            self.telling = OrderedNotices(self.link.tell, self._limits.pending_notifications)
+        self.telling.put(method, params)
+
+    async def told(self) -> None:
+        """Wait until the client received everything that came so far."""
+        if self.telling is not None:
+            await self.telling.told(_LAST_WORDS)
+
+    async def told_all(self) -> None:
+        """Wait until the client received everything that came before the response, which was in time."""
+        self.ends_at = math.inf
+        await self.told()
+
+
+_STILL_SPEAKING = 30.0
+"""Seconds after the end of a client's calls in which a message may be about them."""
+
+_MOST_ENDED = 1_000
+
+
+class Attribution:
+    """Remembers whose calls ended lately, on a session that several clients share."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, float] = {}
+
+    def ended(self, link: ClientLink) -> None:
+        """A request for this client is over."""
+        key = link.key
+        self._ended.pop(key, None)
+        self._ended[key] = asyncio.get_running_loop().time()
+        if len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def whose(self, exchanges: Mapping[int, Exchange], related: int | None, *, is_shared: bool) -> Exchange | None:
+        """The request that a message belongs to: known from the transport, or obvious because all are one client's."""
+        if related is not None and (exchange := exchanges.get(related)) is not None and exchange.link is not None:
+            return exchange
+        with_client = [exchange for exchange in exchanges.values() if exchange.link is not None]
+        keys = {exchange.link.key for exchange in with_client if exchange.link is not None}
+        if len(keys) != 1 or (is_shared and self._may_be_of_another(next(iter(keys)))):
+            return None
+        return with_client[-1]
+
+    def _may_be_of_another(self, key: str) -> bool:
+        since = asyncio.get_running_loop().time() - _STILL_SPEAKING
+        return any(other != key and at > since for other, at in self._ended.items())

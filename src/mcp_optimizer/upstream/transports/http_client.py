@@ -1,0 +1,162 @@
+"""The HTTP client for one server: its headers, its proxy, kept connections, and who calls. Knows no MCP, and nothing of
+logins. A request that is refused for its headers was not carried out, so it is sent again if there are other headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any, NamedTuple
+
+import httpx2
+
+from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.outgoing import is_proxied_address
+from mcp_optimizer.upstream.authorization import Authorization
+from mcp_optimizer.upstream.request_errors import ExchangeLost
+from mcp_optimizer.upstream.transports.connections import (
+    KeptConnections,
+    Origin,
+    origin_of,
+    written_headers,
+    written_line,
+)
+
+CONNECT_TIMEOUT = 10.0
+_IDLE = 3.0
+"""Seconds an idle connection is kept: less than servers keep theirs (often 5), so the server does not close one at the
+moment it is used.
+"""
+_REFUSALS = (401, 403)
+_MOST_ATTEMPTS = 3
+
+
+class _Beginning(NamedTuple):
+    """The same part of many requests: the address, and the headers that the entry or httpx gives to each."""
+
+    url: httpx2.URL
+    own: frozenset[bytes]
+    origin: Origin
+    head: bytes
+
+
+class ServerClient(httpx2.AsyncClient):
+    """A client over kept connections, or through a proxy over httpx's own."""
+
+    def __init__(self, headers: Mapping[str, str], kept: KeptConnections | None) -> None:
+        # No read timeout: a stream may be silent for hours, and each call has its own deadline.
+        timeout = httpx2.Timeout(CONNECT_TIMEOUT, read=None)
+        # Any number of connections: the number of calls is limited elsewhere, and streams stay open for hours.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE)
+        verify = True if kept else _ssl_context()
+        super().__init__(transport=kept, headers=headers, timeout=timeout, verify=verify, limits=limits)
+        self._kept = kept
+        self._beginnings: dict[str, _Beginning] = {}
+        """By method."""
+
+    async def exchange(
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx2.Response:
+        """The response, not yet read, which the caller closes.
+
+        As by `send`, which spends as much time on redirects, cookies and passwords in addresses as on all the rest,
+        and nearly no server has any.
+        """
+        if self._kept is None or self.is_closed or url.userinfo or len(self.cookies.jar):
+            request = self.build_request(method, url, content=content, headers=headers)
+            return await self.send(request, stream=True)
+        own = {name.lower().encode("ascii"): value.encode("ascii") for name, value in headers.items()}
+        if content is not None:
+            own[b"content-length"] = b"%d" % len(content)
+        begun = self._beginning(method, url, own.keys())
+        message = begun.head + written_headers(own.items()) + b"\r\n" + (content or b"")
+        response = await self._kept.exchange(begun.origin, message, CONNECT_TIMEOUT)
+        if "set-cookie" in response.headers:
+            request = self.build_request(method, url)
+            said = httpx2.Response(response.status_code, headers=response.headers.raw, request=request)
+            self.cookies.extract_cookies(said)
+        return response
+
+    def _beginning(self, method: str, url: httpx2.URL, own: Collection[bytes]) -> _Beginning:
+        """What all requests to this address begin with, which have headers of their own with these names."""
+        known, names = self._beginnings.get(method), frozenset(own)
+        if known is None or known.url is not url or known.own != names:
+            others = [header for header in self.build_request(method, url).headers.raw if header[0].lower() not in own]
+            head = written_line(method, url) + written_headers(others)
+            known = self._beginnings[method] = _Beginning(url, names, origin_of(url), head)
+        return known
+
+
+@cache
+def _ssl_context() -> Any:
+    # Building one takes about 40 ms, so all HTTP servers share it.
+    return httpx2.create_ssl_context()
+
+
+class AuthorizedHttp:
+    """A client, and what its server wants to know."""
+
+    def __init__(self, client: ServerClient, authorization: Authorization | None) -> None:
+        self._client = client
+        self._authorization = authorization
+
+    async def send(
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
+    ) -> httpx2.Response:
+        """The response, not yet read, which the caller closes."""
+        attempts = 0
+        while True:
+            attempts += 1
+            own = await self._headers()
+            response = await self._client.exchange(method, url, {**headers, **own}, content)
+            if response.status_code not in _REFUSALS or self._authorization is None or attempts == _MOST_ATTEMPTS:
+                return response
+            try:
+                is_worth_it = await self._other_headers(self._authorization, response, own)
+            except BaseException:
+                await response.aclose()
+                raise
+            if not is_worth_it:
+                return response
+            await response.aclose()
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
+    ) -> AsyncIterator[httpx2.Response]:
+        """The response, closed at the end."""
+        response = await self.send(method, url, headers, content)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _headers(self) -> Mapping[str, str]:
+        if self._authorization is None:
+            return {}
+        try:
+            return await self._authorization.headers()
+        except OptimizerError as failure:
+            raise ExchangeLost(str(failure), was_sent=False) from None
+
+    async def _other_headers(
+        self, authorization: Authorization, response: httpx2.Response, sent: Mapping[str, str]
+    ) -> bool:
+        # Several headers of this name are one list.
+        challenges = response.headers.get("www-authenticate", "")
+        try:
+            return await authorization.refused(response.status_code, challenges, sent)
+        except OptimizerError as failure:
+            raise ExchangeLost(str(failure), was_sent=False) from None
+
+
+def http_client(spec: ServerSpec, limits: Limits = DEFAULT_LIMITS) -> ServerClient:
+    """A client for one server, through the proxy from the environment, if any."""
+    # The only encoding whose size `http_bodies` can bound.
+    headers = {"accept-encoding": "gzip", **spec.headers}
+    is_proxied = is_proxied_address(httpx2.URL(spec.url))
+    kept = None if is_proxied else KeptConnections(_ssl_context, _IDLE, limits.answer_header_bytes)
+    return ServerClient(headers, kept)
