@@ -2,6 +2,6 @@
 
 from mcp_optimizer.cli import main
 
-# Not when a child process of a report imports this file again.
+# A report's child processes import this module again; they must not run the command line.
 if __name__ == "__main__":
     main()

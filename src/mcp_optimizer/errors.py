@@ -2,13 +2,13 @@
 
     OptimizerError                something went wrong; the message says what, and what to do
     ├── ConfigurationError        the user must change a setting or a server file (exit code 2)
-    ├── NotStarted                a program uses an optimizer before it is started, or after it ended
+    ├── NotStarted                a program used an optimizer before it was started, or after it stopped
     ├── CatalogError              the catalog database cannot be used
     ├── GatewayFailure            a running gateway could not do what a command asked; carries the exit code
     ├── SecretUnreadable          a stored secret cannot be opened with the keys at hand
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
     │   ├── ServerUnavailable     it is not running (dead, disabled)
-    │   │   └── StillStarting     it is being started, and a call waited for it as long as calls wait
+    │   │   └── StillStarting     it is still starting, and the call waited for it as long as calls may
     │   ├── LoginRequired         it wants a login that only a person can make
     │   ├── ServerBusy            the maximum number of calls is waiting for it; says when to try again
     │   ├── CallTimeout           it did not respond within the call's deadline
@@ -17,7 +17,7 @@
     │   └── UpstreamRefusal       it responded with a JSON-RPC error, which passes through unchanged
     └── RequestError              the model or client asked for something that cannot be done
         ├── UnknownTool           no such tool; carries the nearest names
-        │   └── NotKnownYet       none that is known; but a server is starting whose tools are not
+        │   └── NotKnownYet       no known tool, but a server whose tools are not known yet is starting
         ├── ToolHeld              it changed since it was approved, and waits for a person's approval
         ├── AmbiguousTool         several servers have it; carries their names
         ├── InvalidArguments      the arguments do not match the tool's schema; carries the schema
@@ -29,7 +29,7 @@
 
 A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a model can act
 on that (an `UpstreamRefusal` stays the JSON-RPC error it was). No error ever becomes an empty result;
-`relay/wire_errors.py` translates.
+`serving/relay/wire.py` translates.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ConfigurationError(OptimizerError):
 
 
 class NotStarted(OptimizerError):
-    """An optimizer was used before it was started, or after it ended."""
+    """An optimizer was used before it was started, or after it stopped."""
 
 
 class CatalogError(OptimizerError):
@@ -82,7 +82,7 @@ class ServerUnavailable(UpstreamError):
 
 
 class StillStarting(ServerUnavailable):
-    """The server is being started, and was waited for in vain. Nothing was called."""
+    """The server is still starting, and the call waited in vain. Nothing was called."""
 
     def __init__(self, server: str, seconds: float) -> None:
         super().__init__(
@@ -148,7 +148,7 @@ class UnknownTool(RequestError):
 
 
 class NotKnownYet(UnknownTool):
-    """No server that runs has this tool, but servers are starting of which nobody knows the tools."""
+    """No running server has this tool, but a server whose tools are not known yet is starting."""
 
     def __init__(self, name: str, nearest: Sequence[str], starting: Sequence[str]) -> None:
         super().__init__(name, nearest)
@@ -181,7 +181,7 @@ class AmbiguousTool(RequestError):
 
 
 class InvalidArguments(RequestError):
-    """The arguments do not match the tool's schema, which is `abbreviated` if it is too large to be shown."""
+    """The arguments do not match the tool's schema, which is `abbreviated` if it is too large to show."""
 
     def __init__(
         self, tool: str, problems: Sequence[str], schema: Mapping[str, Any], *, abbreviated: bool = False
@@ -204,7 +204,7 @@ class CallNotWaiting(RequestError):
 
 
 class CallGone(RequestError):
-    """The gateway at which a call waited for these answers has ended, or does not answer."""
+    """The gateway at which a call waited for these answers has ended or does not respond."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -215,7 +215,7 @@ class CallGone(RequestError):
 
 
 class CallRefused(RequestError):
-    """The caller may not call this tool; says why, the rule's own reason, and what would help."""
+    """The caller may not call this tool; gives the reason, the rule's own, and what would help."""
 
     def __init__(self, tool: str, server: str, because: str, reason: str = "", advice: str = "") -> None:
         sentences = (f"{quoted(tool)} of {quoted(server)} may not be called: {because}", reason.strip(), advice)
@@ -242,7 +242,7 @@ class InvalidRequest(RequestError):
 
 
 def quoted(value: Any) -> str:
-    """A given value in quotes, shortened if it is long."""
+    """A value from a request in quotes, shortened if it is long."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     shown = repr(value[: _LONGEST_QUOTE + 1] if isinstance(value, str) else value)

@@ -1,6 +1,6 @@
 """Counts tokens with tiktoken, from vocabularies that ship with the package.
 
-The only way to count in this product. tiktoken's own loader downloads its rank tables; ours are read from
+The only way this product counts tokens. tiktoken's own loader downloads its rank tables; ours are read from
 `vocabularies/` and refused unless their SHA-256 is the one tiktoken publishes. Knows nothing of databases or servers,
 and of tools only that they can be dumped to JSON.
 """
@@ -38,9 +38,9 @@ class Dumpable(Protocol):
 class EncodingTable:
     """What tiktoken needs to know about an encoding in addition to its rank table.
 
-    tiktoken publishes one pattern for words and blanks. Only the part for blanks looks ahead, which its
-    fast engine cannot do, so `words` has the rest as a group of its own, without possessive quantifiers, for the same
-    reason. It gives every text the same tokens, and counting takes 60 to 80 % of the time.
+    tiktoken publishes one pattern for words and whitespace. Only its whitespace part needs lookahead, which tiktoken's
+    fast engine cannot do, so `words` holds the rest as a separate group, without possessive quantifiers, for the same
+    reason. Every text gets the same tokens as with the single pattern, in 60 to 80 % of the time.
     """
 
     name: str
@@ -96,7 +96,7 @@ def read_rank_table(vocabulary: EncodingTable) -> bytes:
 _LOADING = Lock()
 
 _TURN = 0.02
-"""Seconds in which the event loop finishes what it is at, while other threads work as well."""
+"""Seconds for the event loop to finish its current work while other threads run as well."""
 
 
 @cache
@@ -104,12 +104,12 @@ def load_encoding(name: str) -> tiktoken.Encoding:
     """Build the encoding: about a tenth of a second the first time, cached afterwards."""
     vocabulary = VOCABULARIES[name]
     fields = read_rank_table(vocabulary).split()
-    # Without a line of Python for each: faster, and no other thread puts something that stays between these objects,
-    # so the memory of all of them can be given back.
+    # Without running Python code per line: that is faster, and no other thread can allocate long-lived objects between
+    # these, so the memory of all of them can be freed.
     ranks = dict(zip(map(a2b_base64, fields[::2]), map(int, fields[1::2]), strict=True))
     del fields
-    # This step and the next keep the interpreter to themselves for some hundredths of a second each: the event loop has
-    # a turn between them.
+    # This step and the next each hold the interpreter lock for some hundredths of a second: the event loop runs between
+    # them.
     time.sleep(_TURN)
     # No special tokens: "<|endoftext|>" in a tool's description is ordinary text.
     encoding = tiktoken.Encoding(name=name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
@@ -139,18 +139,18 @@ class TokenCounter:
     @property
     def encoding(self) -> tiktoken.Encoding:
         if (loaded := self._encoding) is None:
-            # Loaded on first use, so a start where every count is stored does not pay for it; once, however many ask.
+            # Loaded on first use, so a start with every count stored does not pay for it; once, for all threads.
             with _LOADING:
                 loaded = self._encoding = load_encoding(self.encoding_name)
         return loaded
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the next count need not load the encoding first."""
+        """Whether the encoding is loaded, so that the next count is fast."""
         return self._encoding is not None
 
     def give_back(self) -> None:
-        """Free the 25 MB of the encoding. The next count loads it again; those under way finish with what they have."""
+        """Free the 25 MB of the encoding. The next count loads it again; counts in progress keep the one they have."""
         self._encoding = None
         load_encoding.cache_clear()
 
@@ -163,7 +163,7 @@ class TokenCounter:
             raise
 
     def count_or_zero(self, text: str, what: str = "") -> int:
-        """The same; 0 for a text that the tokenizer gives up on, and a line in the log if `what` says what that was."""
+        """Count the tokens of a text; 0 if the tokenizer fails on it, logged if `what` names the text."""
         try:
             return self.count_tokens(text)
         except ValueError:
@@ -172,7 +172,7 @@ class TokenCounter:
             return 0
 
     def count_or_most(self, text: str) -> int:
-        """The same; for a text that the tokenizer gives up on, the most that it can have."""
+        """Count the tokens of a text; the maximum it can have if the tokenizer fails on it."""
         try:
             return self.count_tokens(text)
         except ValueError:

@@ -301,7 +301,7 @@ async def is_stored(world: World) -> None:
     def rows() -> int:
         with contextlib.closing(sqlite3.connect(world.database)) as database:
             query = "SELECT count(*) FROM server_list JOIN mcpserver ON id = mcpserver_id WHERE name = 'lab'"
-            return int(database.execute(f"{query} AND entries <> '[]'").fetchone()[0])
+            return int(database.execute(f"{query} AND kind <> 'server' AND entries <> '[]'").fetchone()[0])
 
     await until(lambda: rows() == len(LISTS), timeout=PATIENCE)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -187,3 +188,27 @@ async def _listener() -> AsyncIterator[tuple[list[str], int]]:
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         yield seen, server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.promise("the-owner-proves-it")
+async def test_no_browser_is_sent_to_a_program_at_the_other_address_of_this_machine(config: Path) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as squatter:
+        squatter.setblocking(False)
+        port = squatter.getsockname()[1]
+        async with gateway_at(config, "--http", f"127.0.0.1:{port}"):
+            done = await command("dashboard", "--config", config, "--no-browser")
+            assert (done.code, "ticket" in done.out) == (2, False)
+            assert f"Another program listens at [::1]:{port}" in done.err
+            done = await command("dashboard", "--config", config, "--no-browser", "--by-address")
+            assert done.out.startswith(f"http://127.0.0.1:{port}/enter?ticket=")
+
+
+@pytest.mark.promise("the-owner-proves-it")
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_nobody_else_can_listen_where_the_name_of_the_dashboard_leads(config: Path, workers: int) -> None:
+    async with gateway_at(config, "--workers", workers):
+        link = urlsplit(await entrance(config))
+        assert link.hostname is not None
+        assert link.hostname.endswith(".localhost")
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("::1", link.port), family=socket.AF_INET6)

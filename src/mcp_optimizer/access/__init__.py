@@ -1,1 +1,1 @@
-"""Who may do what: callers, rules, the trail, and what was approved of servers' tools."""
+"""Access control: callers, rules, the audit trail, and approvals of servers' tools."""

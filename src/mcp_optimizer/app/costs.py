@@ -1,4 +1,4 @@
-"""What our own tools cost, what tokens cost, and what events say of both. Asked by reports, the page and /metrics."""
+"""What our own tools and tokens cost, and what events say about both. Used by reports, the dashboard and /metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _loads_on_demand(client: str) -> bool:
 
 
 class Costs:
-    """In tokens and, if the settings name a model, in money."""
+    """Costs in tokens and, if the settings name a model, in money."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -51,8 +51,8 @@ class Costs:
     def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:
         """What these events say about the servers of this optimizer.
 
-        Those of other configurations, and of servers that ours no longer has, are only counted (with `others`, which
-        were not even read), unless `everything` is wanted.
+        Events of other configurations, and of servers that ours no longer has, are only counted (with `others`, which
+        were not even read), unless `everything` is true.
         """
         snapshot = self._parts.catalog.snapshot
         if not everything:

@@ -48,7 +48,7 @@ def build_dashboard(
     admitted: TransportSecuritySettings,
     reloading: Reloading | None = None,
 ) -> tuple[Dashboard, Sequence[Route]]:
-    """The pages, and where they are. `reloading`: what takes in changes of the server file."""
+    """The pages with their paths. `reloading` applies changes of the server file."""
     guard = _guard(parts, host, admitted)
     changes = _changes(parts, reloading)
     trials = TrialRoutes(TrialSources(parts.gateway, changes is not None, __version__), guard)
@@ -78,13 +78,13 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
 
 
 def own_host(parts: Parts, host: str) -> SignInHost | None:
-    """The name that sign-ins have to themselves where any program may listen beside us, and no name was chosen."""
+    """The host name reserved for sign-ins, if any program may listen on this host and no name was configured."""
     is_wanted = is_loopback(host) and not parts.settings.public_url
-    return SignInHost(parts.storage.signatures) if is_wanted else None
+    return SignInHost(parts.storage.signatures, parts.local_names) if is_wanted else None
 
 
 def _changes(parts: Parts, reloading: Reloading | None) -> FileChanges | None:
-    """The server file, if there is one that may be changed on the dashboard."""
+    """The server file, if the dashboard may change it."""
     settings = parts.settings
     if reloading is None or settings.demo or not settings.dashboard_changes:
         return None

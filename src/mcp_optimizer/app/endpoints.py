@@ -1,5 +1,5 @@
-"""How an optimizer is reached from outside: its MCP server, the HTTP application with the dashboard, and the socket for
-commands.
+"""How an optimizer is reached from outside: its MCP server, the HTTP application with the dashboard, and the command
+socket.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def command_answers(parts: Parts, life: Life, address: str = "", operations: Operations | None = None) -> Answers:
-    """`address`: where clients reach it, if it serves over HTTP."""
+    """`address`: where clients reach the gateway, if it serves over HTTP."""
     settings = parts.settings
     about: dict[str, Any] = {
         "version": __version__,
@@ -61,7 +61,7 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
 
 
 def _entrance(parts: Parts, address: str) -> Invite:
-    """Asked over the private socket, so whoever asks is the user who runs the gateway."""
+    """Requests come over the private socket, so they come from the user who runs the gateway."""
     # Loaded only here: commands without a dashboard do not need its pages.
     from mcp_optimizer.app.dashboard import own_host
     from mcp_optimizer.dashboard.reception import ENTRANCE
@@ -80,13 +80,13 @@ def _entrance(parts: Parts, address: str) -> Invite:
 
 
 def control_listener(parts: Parts, life: Life, address: str, operations: Operations) -> ControlListener:
-    """For a gateway that serves."""
+    """The command socket of a serving gateway."""
     answers = command_answers(parts, life, address, operations)
     return ControlListener(answers.answer, __version__, lambda: life.is_ready)
 
 
 def mcp_server(parts: Parts) -> Server[Any]:
-    """For whichever transport serves it."""
+    """The MCP server, for any transport."""
     options = server_options(parts.settings)
     return build_server(
         parts.gateway,
@@ -152,7 +152,7 @@ def http_app(
 
 
 def _check_audiences(issuers: Sequence[TokenIssuer]) -> None:
-    """What tokens are for is never what a client says in its Host header, where that may be the name of others."""
+    """The audience of a token never comes from a client's Host header, which can name another host."""
     for issuer in issuers:
         if not issuer.audience:
             raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""How long clients' first requests wait for servers that are starting: lists hardly, what means one server a while."""
+"""How long clients' first requests wait for starting servers: lists briefly, requests that need one server longer."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ FIRST_LISTS = 10.0
 
 _LISTS = 2.0
 """Seconds that lists of prompts and resources wait, counted from the first, for servers that are new to the catalog:
-many clients do nothing else before they have them, and never ask again. What comes later is announced.
+many clients do nothing else before they have them, and never ask again. Later additions are announced.
 """
 
 _DATABASE = 1.0
 """Seconds of these for the database."""
 
 _BRIEFLY = 0.2
-"""Seconds that lists of tools wait for more than is known."""
+"""Seconds that lists of tools wait for more once some are known."""
 
 
 class FirstStart:
-    """Waits for the servers to start, the first time; later they may come and go."""
+    """Waits for the first start of the servers; later starts and stops do not matter."""
 
-    def __init__(self, catalog: LiveCatalog) -> None:
+    def __init__(self, catalog: LiveCatalog, wake: Callable[[str], None]) -> None:
         self._catalog = catalog
         self._is_over = False
-        self._starting = StartingServers(catalog)
+        self._starting = StartingServers(catalog, wake)
         self._lists_end: float | None = None
         self._were_tools_listed = False
 
     async def settled(self) -> None:
-        """Until every server has started or failed: what is asked for may be on any of them."""
+        """Wait until every server has started or failed: any of them may have what the request needs."""
         if not self._is_over:
             await self._while(_is_starting, FIRST_LISTS)
             self._is_over = True
 
     async def until_up(self, server: str) -> None:
-        """Until this server is up or down: what is asked for is on it. Raises StillStarting."""
+        """Wait until this server, which the request needs, is up or down. Raises StillStarting."""
         await self._starting.until_up(server)
 
     async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> float | None:
-        """Before a list of prompts or resources: until it is known what servers listed last, and those of which nothing
-        is known have started or failed. Returns the seconds that are left; None: later there is no hurry.
+        """Before a list of prompts or resources: wait until each server's last lists are known, and until servers
+        without any have started or failed. Returns the seconds left, or None once the wait is over.
         """
         now = asyncio.get_running_loop().time
         self._lists_end = self._lists_end or now() + _LISTS
@@ -60,8 +60,8 @@ class FirstStart:
         return max(self._lists_end - now(), 0.0)
 
     async def tools(self) -> None:
-        """Before a list of all tools. If none is known, not even from an earlier start, until there is one, because
-        many clients never ask again.
+        """Before a list of all tools: if none is known, not even from an earlier start, wait for some, because many
+        clients never ask again.
         """
         if not self._were_tools_listed:
             await self._while(lambda now: now.is_starting and not now.has_tools, FIRST_LISTS)

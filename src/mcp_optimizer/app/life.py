@@ -28,13 +28,13 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 LEAST = 0.1
-"""Minimum seconds for a part to end, even if another took all the time."""
+"""Minimum seconds for a part to end, even if the others used up all the time."""
 
 End = Callable[[], Coroutine[Any, Any, None]]
 
 
 class ShutdownSequence:
-    """What is to be ended, the last first. Ends once, however often it is asked to; whoever asks again waits for it."""
+    """Ends parts, the last added first. Ends each once, however often it is called; later callers wait."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
@@ -45,11 +45,11 @@ class ShutdownSequence:
         self._stack.push_async_callback(self._end, what, end)
 
     def first(self, stop: Callable[[], None]) -> None:
-        """Done at once, before what was added so far is ended."""
+        """Run `stop` at once, before the parts added so far end."""
         self._stack.callback(stop)
 
     async def all(self, seconds: float) -> None:
-        """`seconds`: how long all of it may take. Whoever is cancelled meanwhile has begun to end the rest, too."""
+        """`seconds`: how long everything may take. A cancelled caller still begins to end the remaining parts."""
         async with self._turn:
             self._ends_at = time.monotonic() + seconds
             await self._stack.aclose()
@@ -57,7 +57,7 @@ class ShutdownSequence:
     async def _end(self, what: str, end: End) -> None:
         left = max(LEAST, self._ends_at - time.monotonic())
         task = asyncio.create_task(end())
-        # Not a timeout around it: what does not end when it is told to may not end when it is cancelled, either.
+        # No timeout around it: a part that does not end when asked may not end when cancelled, either.
         await asyncio.wait({task}, timeout=left)
         if not task.done():
             task.cancel()
@@ -75,11 +75,11 @@ async def end_all(parts: Mapping[str, End], seconds: float) -> None:
 
 
 _UNUSED = 10.0
-"""Seconds after the start for which the tokenizer is kept if nobody calls."""
+"""Seconds after the start for which the tokenizer stays loaded without a call."""
 
 
 class Life:
-    """From the start of the parts to their end."""
+    """The life of one optimizer's parts, from start to end."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -90,9 +90,9 @@ class Life:
         self._is_settled = False
         self._stops_at: float | None = None
         self.requests = LastRequests()
-        """Those over HTTP that are in progress; none more is taken during shutdown."""
+        """HTTP requests in progress; shutdown accepts no more."""
         self.lag = LoopLag()
-        # Ended from the last to the first, whether or not they were started: some are used without that.
+        # Ended from last to first, whether or not they were started: some are used without a start.
         self._ending = ShutdownSequence()
         self._ending.add("the database", parts.storage.close)
         self._ending.add("the results that were cut", parts.kept_results.stop)
@@ -122,7 +122,7 @@ class Life:
         self._ending.first(self._leave_off)
 
     def start(self, listed: Sequence[UpstreamState] = (), *, saves_memory: bool = False) -> None:
-        """Begin to start the servers; returns at once. `listed`: servers that are not started, only shown."""
+        """Begin to start the servers; returns at once. `listed`: servers that are only shown, not started."""
         self._is_started = True
         parts = self._parts
         share_pools()
@@ -171,12 +171,12 @@ class Life:
         self._is_settled = True
         await asyncio.sleep(_UNUSED)
         if not self._parts.gateway.results.are_counted:
-            # It counted the tools; until somebody calls, it is not needed again.
+            # It has counted the tools, and is not needed again until the first call.
             self._parts.counter.give_back()
             give_back()
 
     async def _know_other_gateways(self) -> None:
-        """Whoever is ready gets the sessions of other gateways, which it knows by a key in the database."""
+        """Sessions of other gateways are verified with a key in the database, so read it before reporting ready."""
         storage = self._parts.storage
         if self._settings.http is None:
             return
@@ -191,7 +191,7 @@ class Life:
         self._parts.keeper.look_again()
 
     async def _follow_approvals(self) -> None:
-        """What somebody approves, here or in another process, is found and called at once."""
+        """Makes tools approved here or in another process available at once."""
         catalog, relay = self._parts.catalog, self._parts.relay
         while True:
             catalog.reconsider(await self._parts.keeper.decided())
@@ -224,7 +224,7 @@ class Life:
             return False
         missing = {state.name for state in self._parts.catalog.snapshot.missing()}
         used = [state for state in self._parts.pool.states() if state.status is not ServerStatus.STOPPED]
-        return not used or any(state.status is ServerStatus.RUNNING and state.name not in missing for state in used)
+        return not used or any(state.is_available and state.name not in missing for state in used)
 
     def announce_stop(self) -> None:
         """Report not ready. Calls are still accepted, until `drained`."""
@@ -236,7 +236,7 @@ class Life:
         """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
         self.announce_stop()
         assert self._stops_at is not None
-        # First whole requests: one that was accepted may still have calls to make.
+        # Whole requests first: an accepted one may still have calls to make.
         await self.requests.finished(max(0.0, self._stops_at - time.monotonic()))
         await self._parts.pool.drained(max(0.0, self._stops_at - time.monotonic()))
 
@@ -251,7 +251,7 @@ class Life:
             await self._ending.all(seconds)
 
     def check_running(self) -> None:
-        """Raises NotStarted where a program would get an answer without any server in it."""
+        """Raises NotStarted where a program would otherwise get an answer without any servers."""
         if not self._is_started:
             raise NotStarted(
                 "This Optimizer is not started, so it knows no tools: use it inside of `async with optimizer:`, or "
@@ -264,5 +264,5 @@ class Life:
         self._is_over = True
         self.lag.stop()
         self._parts.catalog.close()
-        # A thread goes on by itself; nobody waits for what it loads.
+        # A thread cannot be cancelled; do not wait for the encoder it loads.
         self._tasks.cancel()

@@ -43,7 +43,7 @@ def _tell_log(_parts: Parts, settings: Settings) -> None:
 
 
 OF_SERVERS: Final = frozenset("servers trust_local trust_remote servers_trust".split())
-"""Read with the server file, whenever that is."""
+"""Applied whenever the server file is read."""
 
 _TOLD: Final[dict[frozenset[str], Tell]] = {
     frozenset({"rules", "tool_risks"}): _tell_policy,
@@ -64,7 +64,8 @@ NEEDS_RESTART: Final = frozenset(
     "config demo database mode encoding encoder encoder_key learn_from_use learn_shapes detail signature_notes "
     "schema_notes name_servers network_variables "
     "dialect groups tool_profile description_writer description_writer_key client_profiles token_estimate "
-    "cache_megabytes kept_hours kept_megabytes start_timeout call_timeout restart_pause restart_pause_max "
+    "cache_megabytes kept_hours kept_megabytes start_timeout call_timeout start_servers idle_timeout "
+    "restart_pause restart_pause_max "
     "max_in_flight max_waiting client_sessions answer_timeout limits workers peer_address shutdown_timeout "
     "shutdown_delay wait http allowed_hosts allowed_origins dashboard dashboard_token public_url history history_days "
     "requests_per_session price_model log_format otlp_endpoint split_calls scripts audit audit_file audit_megabytes "
@@ -74,12 +75,12 @@ NEEDS_RESTART: Final = frozenset(
 
 
 def differing(one: Settings, other: Settings) -> frozenset[str]:
-    """The names of the settings that are not the same."""
+    """The names of the settings that differ."""
     return frozenset(name for name in Settings.model_fields if getattr(one, name) != getattr(other, name))
 
 
 def tell(parts: Parts, settings: Settings, changed: frozenset[str]) -> None:
-    """Tell each part that uses a changed setting."""
+    """Pass changed settings to the parts that use them."""
     for names, told in _TOLD.items():
         if names & changed:
             told(parts, settings)

@@ -1,11 +1,12 @@
-"""`Optimizer`: all of a user's MCP servers behind one object. Whatever it does, one of its parts does.
+"""`Optimizer`: all of a user's MCP servers behind one object, which delegates all work to its parts.
 
-Servers may also be known by dumps of their tools/list only: these are shown and measured, and never started.
+Servers may also be given as dumps of their tools/list: these are shown and measured, and never started.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def dumped_servers(folder: Path) -> list[UpstreamState]:
-    """One server a file, as if it ran."""
+    """One server per file, in the state of a running one."""
     return [
         UpstreamState(ServerSpec(name=name, transport=Transport.STDIO), ServerStatus.RUNNING, listing)
         for name, listing in read_dumps(folder)
@@ -50,12 +51,12 @@ def dumped_servers(folder: Path) -> list[UpstreamState]:
 
 
 def are_many(dumps: Sequence[UpstreamState]) -> bool:
-    """Whether it pays to measure them in other processes."""
+    """Whether measuring them in other processes pays."""
     return sum(len(state.listing.tools) for state in dumps) >= MANY
 
 
 async def measure(parts: Parts, dumps: Sequence[UpstreamState]) -> Sizes:
-    """Measure in other processes, and show what was measured; nothing is indexed."""
+    """Measure in other processes, and show the results; nothing is indexed."""
     settings = parts.settings
     kinds = (settings.signature_notes, settings.dialect)
     making = FormRecipe(settings.encoding, *kinds, settings.groups, settings.schema_notes)
@@ -68,8 +69,8 @@ async def measure(parts: Parts, dumps: Sequence[UpstreamState]) -> Sizes:
 
 
 _END = 10.0
-"""Seconds for everything to end after the calls in progress have. Servers take one or two; the rest is for a database
-that is just being opened.
+"""Seconds for everything to end after the calls in progress. Servers take one or two; the rest is for a database
+that is still being opened.
 """
 
 
@@ -91,8 +92,8 @@ class Optimizer:
         dumps: Sequence[UpstreamState] = (),
         follows_files: bool = False,
     ) -> None:
-        """`is_given`: the servers come from a program, and not from the server file of the settings.
-        `follows_files`: they are those that the settings name, and change with their files.
+        """`is_given`: the servers come from a program, not from the server file of the settings.
+        `follows_files`: the servers are those that the settings name, and change with their files.
         """
         parts = build_parts(specs, settings, has_one_client=has_one_client, is_given=is_given)
         self.parts = parts
@@ -140,7 +141,7 @@ class Optimizer:
         return cls([], settings.model_copy(update={"database": "none"}), dumps=dumped_servers(folder))
 
     async def measure_dumps(self) -> Sizes | None:
-        """Read the dumps for a report. A large number is measured in other processes, and not indexed."""
+        """Read the dumps for a report. Large numbers are measured in other processes, and not indexed."""
         if are_many(self._dumps):
             return await measure(self.parts, self._dumps)
         self.start()
@@ -161,10 +162,10 @@ class Optimizer:
     def start(self, *, saves_memory: bool = False) -> None:
         """Start the servers in the background; returns at once, and requests are answered from then on.
 
-        `saves_memory`: for a process that stays, and in which nobody may search for long; what only a first start
-        needs is then done in a process of its own.
+        `saves_memory`: for a long-lived process that may not search for a long time; work that only a first start
+        needs then runs in a separate process.
         """
-        # What they list is the catalog's from now on.
+        # The catalog now owns the tools that they list.
         dumps, self._dumps = self._dumps, ()
         self._life.start(dumps, saves_memory=saves_memory)
         if self._reloading is not None:
@@ -178,7 +179,7 @@ class Optimizer:
 
     @property
     def reload_problem(self) -> str:
-        """What is wrong in the files as they are now; empty: nothing."""
+        """What is wrong in the files now; empty if nothing is."""
         return self._reloading.problem if self._reloading is not None else ""
 
     def restart(self, server: str) -> None:
@@ -186,7 +187,7 @@ class Optimizer:
         self.parts.pool.restart(server)
 
     def log(self, server: str) -> list[str]:
-        """The last lines of a server's stderr, and what happened to it, without its secrets."""
+        """The last lines of a server's stderr and its recent events, without its secrets."""
         return self.parts.pool.log(server)
 
     async def wait_for_servers(self, seconds: float) -> None:
@@ -199,18 +200,21 @@ class Optimizer:
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody, such as a load balancer, asks now and then whether it is ready."""
+        """Whether something, such as a load balancer, polls for readiness."""
         return self._life.requests.is_watched
 
     async def drained(self) -> None:
-        """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
+        """Accept no more calls, and wait for those in progress as long as the settings say. May be called again."""
         await self._stop_reloading()
         await self._life.drained()
 
     async def stop(self, seconds: float = _END) -> None:
-        """End everything. `seconds`: how long that may take once the calls under way have ended."""
+        """End everything. `seconds`: how long that may take once the calls in progress have ended."""
         await self._stop_reloading()
-        await self._life.stop(seconds)
+        try:
+            await self._life.stop(seconds)
+        finally:
+            self.parts.local_names.close()
 
     async def _stop_reloading(self) -> None:
         if self._reloading is not None:
@@ -240,7 +244,7 @@ class Optimizer:
     async def read_result(
         self, result_id: str, offset: int = 0, limit: int | None = None, *, select: str = "", search: str = ""
     ) -> dict[str, Any]:
-        """More of a result that was cut: a page from `offset` on, what `select` selects, or what `search` finds."""
+        """More of a cut result: a page from `offset` on, what `select` selects, or what `search` finds."""
         self._life.check_running()
         with self.accounts.answering("read_result", {}, LOCAL) as account:
             results = self.gateway.results
@@ -269,7 +273,7 @@ class Optimizer:
         return self.parts.pool.states()
 
     def mcp_server(self) -> Any:
-        """The MCP server, for whichever transport serves it."""
+        """The MCP server, for any transport."""
         return mcp_server(self.parts)
 
     def http_app(self, host: str) -> Any:
@@ -278,24 +282,28 @@ class Optimizer:
         return app
 
     def join(self, address: str) -> None:
-        """From now on other gateways on the same database reach this one at this address."""
+        """Let other gateways on the same database reach this one at this address."""
         if self.parts.neighbours is not None:
             self.parts.neighbours.peers.join(address)
 
     def listening(self, port: int) -> None:
-        """This is a port of ours: nothing that a server names leads here."""
+        """Mark a port as ours: addresses that servers name may not lead to it."""
         self.parts.outgoing.listening(port)
 
+    def bind_beside(self, listening: socket.socket, *, is_one_of_many: bool = False) -> None:
+        """Nobody else is to listen where names under `.localhost` lead."""
+        self.parts.local_names.bind_beside(listening, is_one_of_many=is_one_of_many)
+
     def answers(self) -> Answers:
-        """What commands ask, answered here."""
+        """Answers commands in this process."""
         return command_answers(self.parts, self._life)
 
     def control(self, address: str = "") -> ControlListener:
-        """The socket on which commands ask a serving gateway; `address` is where its clients reach it."""
+        """The socket on which a serving gateway answers commands; `address` is where its clients reach it."""
         return control_listener(self.parts, self._life, address, self)
 
     def release_streams(self) -> None:
-        """Before the HTTP server stops, end the streams that would keep it waiting."""
+        """End the streams that would otherwise keep the HTTP server from stopping."""
         if self._dashboard is not None:
             self._dashboard.end()
 
@@ -310,5 +318,5 @@ class Optimizer:
         return self._costs.prices
 
     def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:
-        """What these events say about the servers of this optimizer; with `everything`, about all there ever were."""
+        """What these events say about the servers of this optimizer; with `everything`, about all servers on record."""
         return self._costs.usage(events, others, everything=everything)

@@ -1,6 +1,6 @@
-"""Translates the settings into the terms of each part.
+"""Translates the settings into the options of each part.
 
-Also gives the configuration of a gateway a name, under which its history is kept. Pure, except for paths and a look at
+Also names the configuration of a gateway; its history is kept under that name. Pure, except for paths and a look at
 which packages are installed.
 """
 
@@ -18,7 +18,7 @@ from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.access.policy.rules import RuleBook
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Start, Transport
 from mcp_optimizer.config.serverfile.variables import Variables, expanded
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.config.settings_groups import ResultSettings
@@ -44,7 +44,7 @@ _DIGEST_LETTERS = 16
 
 
 def configuration_of(settings: Settings, given: Iterable[ServerSpec] | None = None) -> str:
-    """The same for every gateway of a server file, however it is spelt; servers `given` by a program are their own."""
+    """A name for the configuration: the same for all gateways with one server file; `given` servers have their own."""
     if given is not None:
         return _label("given", *sorted(f"{spec.name} {spec.fingerprint}" for spec in given))
     return _label("demo") if settings.demo else _label("file", os.path.realpath(settings.server_file))
@@ -55,7 +55,7 @@ def _label(*parts: str) -> str:
 
 
 def items(text: str) -> list[str]:
-    """A setting that is a list, written with commas."""
+    """The items of a setting that is a comma-separated list."""
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
@@ -87,7 +87,7 @@ def audit_options(settings: Settings) -> AuditOptions:
 
 
 def token_issuers(settings: Settings, environment: Mapping[str, str]) -> list[TokenIssuer]:
-    """The issuers, with the environment's variables in their client secrets."""
+    """The issuers, with environment variables in their client secrets replaced."""
     return [_with_secret(issuer, environment) for issuer in settings.token_issuers]
 
 
@@ -101,7 +101,7 @@ def _with_secret(issuer: TokenIssuer, environment: Mapping[str, str]) -> TokenIs
 
 
 def is_open(settings: Settings, *, is_loopback: bool) -> bool:
-    """Whether callers over HTTP need neither a key nor a token. Beyond loopback, that must be said in so many words."""
+    """Whether HTTP callers need neither a key nor a token. Beyond loopback, the settings must say so explicitly."""
     if settings.open_to_anyone:
         return True
     if settings.require_auth is False and not is_loopback:
@@ -113,7 +113,7 @@ def is_open(settings: Settings, *, is_loopback: bool) -> bool:
 
 
 def place_of(settings: Settings, what: str) -> Path | str:
-    """Where `what` is kept, for commands that are about nothing else."""
+    """The database that keeps `what`, for commands that work on nothing else."""
     if (place := settings.database_place) is None:
         raise ConfigurationError(
             f"{what} are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
@@ -134,6 +134,8 @@ def pool_options(settings: Settings, names: OwnedNames | None = None, *, has_one
         has_one_client=has_one_client,
         limits=settings.limits,
         network=settings.network_variables,
+        start=Start(settings.start_servers),
+        idle_timeout=settings.idle_timeout,
         parking=ParkingLimits(seconds=settings.answer_timeout),
         name_call=names.waiting_call if names is not None else None,
     )
@@ -178,7 +180,7 @@ def price_of_results(settings: Settings) -> Price | None:
 
 
 def server_options(settings: Settings) -> ServerOptions:
-    """What clients get if they do not say."""
+    """What clients get by default."""
     return ServerOptions(
         detail=Detail(settings.detail),
         profile=_default_profile(settings),
@@ -192,7 +194,7 @@ def server_options(settings: Settings) -> ServerOptions:
 
 
 def trust_modes(settings: Settings, specs: Iterable[ServerSpec]) -> dict[str, TrustMode]:
-    """What happens to changed tools, by server: as the settings say for it, else its entry, else for its kind."""
+    """How changed tools are handled, per server: by the settings for it, else by its entry, else by its kind."""
     kinds = {True: TrustMode(settings.trust_local), False: TrustMode(settings.trust_remote)}
     named = settings.servers_trust
     return {
@@ -222,14 +224,14 @@ def profiles_in_use(settings: Settings) -> set[ProfileName]:
 
 
 def _default_profile(settings: Settings) -> ProfileName | None:
-    """That of clients for which nothing else is said. Where clients search themselves, it has everything."""
+    """The profile of clients without one of their own. For clients that search themselves, it has everything."""
     if settings.tool_profile:
         return _profile(settings.tool_profile)
     return ProfileName.FULL if is_native(settings) else None
 
 
 def selected_profile(settings: Settings) -> ProfileName:
-    """The profile that reports and `show` speak of."""
+    """The profile that reports and `show` use."""
     return _profile(settings.tool_profile or "minimal")
 
 

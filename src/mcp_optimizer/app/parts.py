@@ -1,6 +1,6 @@
-"""All parts of one optimizer, built by their constructors alone: what stands below first. Starts nothing.
+"""Builds all parts of one optimizer by their constructors alone, lower layers first. Starts nothing.
 
-The only place that puts parts together. Scripts are built in `script_parts`, so that nothing of them is loaded while
+The only place that puts parts together. Scripts are built in `script_parts`, so that no script code is loaded while
 they are off.
 """
 
@@ -72,6 +72,7 @@ from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.result_store import ResultStore, StoreLimits
 from mcp_optimizer.runtime.deferred_work import ForegroundGate
+from mcp_optimizer.runtime.local_names import LocalNames
 from mcp_optimizer.runtime.outgoing import Outgoing
 from mcp_optimizer.runtime.signatures import OwnedNames, Signatures, new_owner
 from mcp_optimizer.runtime.worker_place import worker_place
@@ -93,25 +94,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GatewayPeers:
-    """The names of what waits here, and the other gateways."""
+    """Names for state held by this gateway, and the other gateways."""
 
     names: OwnedNames
     peers: Peers
     signatures: Signatures
 
     def conversations(self) -> str:
-        """What every gateway hashes the names of conversations with, so that a client has one at all of them."""
+        """The key with which every gateway hashes conversation names, so that all give a client the same one."""
         return self.signatures.shared_mark("conversation")
 
     def forwarding(self) -> Forwarding:
-        """Passes on to them what only one of them can answer."""
+        """Forwards requests that only another gateway can answer."""
         from mcp_optimizer.serving.forwarding import Forwarding
 
         return Forwarding(self.peers, self.names, self.signatures)
 
 
 def neighbours_of(settings: Settings, storage: Storage) -> GatewayPeers | None:
-    """Gateways share a PostgreSQL, and workers of one `serve` any database."""
+    """Gateways that share a PostgreSQL; workers of one `serve` share any database."""
     is_shared = isinstance(settings.database_place, str) or worker_place(os.environ) is not None
     if settings.http is None or settings.database_place is None or not is_shared:
         return None
@@ -146,11 +147,12 @@ class Parts:
 
     settings: Settings
     configuration: str
-    """Identifies the servers' configuration, to which history belongs."""
+    """Identifies the servers' configuration; history is kept under it."""
     counter: TokenCounter
     news: ServerNews
     pool: UpstreamPool
     outgoing: Outgoing
+    local_names: LocalNames
     logins: Logins
     credentials: Credentials
     storage: Storage
@@ -185,7 +187,7 @@ class Parts:
 def build_parts(
     specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool, is_given: bool = False
 ) -> Parts:
-    """The only place that knows what each part is given. `is_given`: the servers are a program's, not a file's."""
+    """The only place that connects the parts. `is_given`: the servers come from a program, not a file."""
     check_driver(settings)
     counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundGate()
     configuration = configuration_of(settings, specs if is_given else None)
@@ -197,12 +199,12 @@ def build_parts(
     logins = Logins(_kept_logins(settings, storage), Web(outgoing=outgoing), partial(_record_login, trail))
     names = neighbours.names if neighbours is not None else None
     options = pool_options(settings, names, has_one_client=has_one_client)
-    pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
     credentials = _credentials(settings, storage, outgoing)
     keeper = PinKeeper(storage.pins, trust_modes(settings, specs), is_stored=settings.database_place is not None)
     own_names = () if is_transparent(settings) else OWN_NAMES
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
+    pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of, recall=catalog.recalled)
     notes, schema_notes = Notes(settings.signature_notes), SchemaNotes(settings.schema_notes)
     forms = ToolForms(counter, notes, Dialect(settings.dialect), settings.groups, schema_notes)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
@@ -233,7 +235,7 @@ def build_parts(
         pool,
         lambda: catalog.snapshot.states,
         catalog.taken_in if is_transparent(settings) else None,
-        FirstStart(catalog),
+        FirstStart(catalog, pool.wake),
         settings.limits,
         permissions.views.permits_reading,
         trail,
@@ -251,11 +253,11 @@ def build_parts(
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
-    # With the audit, in one turn of the event loop for both.
+    # In one batch of deferred work with the audit.
     accounts = Accounts(gateway, counter, recorder, labels, configuration, trail.afterwards if trail else None)
     scripts = script_runner(settings, gateway, storage, shapes, names, has_one_client=has_one_client)
     kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
-    # In this order: whoever is told of a change by the relay finds it in the catalog.
+    # In this order: when the relay announces a change, the catalog must already have it.
     news.listen(catalog.on_state, on_gone=catalog.forget)
     news.listen(relay.on_state, relay.on_notice, relay.on_gone)
     for forget in (logins.forget, cache.clear, permissions.server_gone):
@@ -269,6 +271,7 @@ def build_parts(
         news=news,
         pool=pool,
         outgoing=outgoing,
+        local_names=LocalNames(),
         logins=logins,
         credentials=credentials,
         storage=storage,
@@ -298,7 +301,7 @@ def build_parts(
 
 
 def _own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:
-    """Where it depends on the client, as many as any client gets."""
+    """Our own tools; if they depend on the client, the largest set."""
     split, mode = settings.split_calls is not False, ScriptMode(settings.scripts)
     return own_tools(split_calls=split, scripts=mode, native=is_native(settings))
 
@@ -306,7 +309,7 @@ def _own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:
 def _signposts(
     settings: Settings, catalog: LiveCatalog, gateway: Gateway, counter: TokenCounter, relay: Relay, *, is_given: bool
 ) -> Signposts:
-    """What is said to be behind the gateway. Servers of a program are not those of a file, to be kept with it."""
+    """The text that describes what is behind the gateway. A program's servers are not kept with a file's."""
     is_on = settings.name_servers and not is_transparent(settings)
     said = (catalog, gateway, counter.count_or_most)
     if is_given or not is_on:
@@ -315,12 +318,12 @@ def _signposts(
 
 
 def keeping_signpost(settings: Settings) -> Keep:
-    """Keeps what was said under these settings for the next start with them."""
+    """Keeps this text for the next start with the same settings."""
     return lambda known: keep_signpost(settings, known.signpost, known.words)
 
 
 def _trail(settings: Settings, storage: Storage, labels: SessionLabels) -> AuditTrail | None:
-    """Who did what; None where nothing is recorded, or nowhere to."""
+    """The audit trail; None if recording is off or has no place to write."""
     has_database = settings.database_place is not None
     if not settings.audit or not (has_database or settings.audit_path):
         return None
@@ -328,18 +331,18 @@ def _trail(settings: Settings, storage: Storage, labels: SessionLabels) -> Audit
 
 
 def _record_login(trail: AuditTrail | None, method: str, server: str) -> None:
-    """Whoever makes or ends a login to a server does it for the gateway."""
+    """Logins to servers are made and ended for the whole gateway."""
     if trail is not None:
         trail.add(AuditEntry(time.time_ns() // 1_000_000, method=method, server=server))
 
 
 def _credentials(settings: Settings, storage: Storage, outgoing: Outgoing) -> Credentials:
-    """What callers over HTTP may prove who they are with."""
+    """The credentials accepted from HTTP callers."""
     keys = None if settings.database_place is None else KnownKeys(storage.api_keys, breaker=storage.breaker)
     issuers = token_issuers(settings, os.environ)
     if not issuers:
         return Credentials(keys)
-    # Loaded only here: the libraries for tokens take a while.
+    # Loaded only here: the token libraries are slow to import.
     from mcp_optimizer.access.callers.introspection import Introspection
     from mcp_optimizer.access.callers.signed_tokens import KeySet, SignedTokens
 
@@ -352,7 +355,7 @@ def _credentials(settings: Settings, storage: Storage, outgoing: Outgoing) -> Cr
 
 
 def _kept_logins(settings: Settings, storage: Storage) -> SecretRows | None:
-    """Where logins are kept; without a database they end with the process."""
+    """Where logins are kept; without a database, only in this process."""
     place = settings.database_place
     return None if place is None else InVault(partial(_vault, place, storage), storage.breaker)
 
@@ -365,7 +368,7 @@ def _vault(place: Path | str, storage: Storage) -> Vault:
 
 
 class _Uses:
-    """How often each tool that is there now was called before the start."""
+    """How often each current tool was called before the start."""
 
     def __init__(self, storage: Storage, catalog: LiveCatalog) -> None:
         self._storage = storage

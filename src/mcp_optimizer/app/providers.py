@@ -1,8 +1,8 @@
-"""An optimizer's tools in the shapes of model providers whose models load tools while they work.
+"""An optimizer's tools in the formats of model providers whose models load tools on demand.
 
-Anthropic: all tools are sent along, deferred, and a search returns references to them. OpenAI: only the search is sent,
-and it returns definitions. In both, the search is ours and runs here. For programs that call these APIs themselves;
-plain dictionaries, so that neither SDK is needed. What is made here never becomes part of an MCP result.
+Anthropic: all tools are sent, deferred, and a search returns references to them. OpenAI: only the search is sent, and
+it returns definitions. In both, the search is ours and runs here. For programs that call these APIs themselves; plain
+dictionaries, so that neither SDK is needed. Nothing made here becomes part of an MCP result.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class _Provider:
         return self._optimizer.lists.definition(name, Level.FULL)
 
     def _names(self) -> list[str]:
-        """The tools that may be called, in a fixed order."""
+        """The names of callable tools, in a fixed order."""
         view = self._optimizer.gateway.permissions.views.of(self._optimizer.snapshot, LOCAL)
         return [tool.name for tool in view.running]
 
     async def _found(self, asked: Any) -> list[str]:
-        """The names of the tools that fit, best first."""
+        """The names of matching tools, best first."""
         given = _object(asked)
         wanted = given.get("tool_description")
         if not isinstance(wanted, str) or not wanted.strip():
@@ -79,9 +79,9 @@ class AnthropicTools(_Provider):
         self._offered: frozenset[str] = frozenset()
 
     def tools(self) -> list[dict[str, Any]]:
-        """The search and read_result, and every tool with `defer_loading`: a model reads those that a search returned.
+        """The search, read_result, and every tool with `defer_loading`: a model reads the tools that a search returned.
 
-        The same list in the same order as long as the servers' tools are the same, for prompt caches.
+        Stays identical, order included, as long as the servers' tools do, for prompt caches.
         """
         names = self._names()
         self._offered = frozenset(names)
@@ -102,7 +102,7 @@ class AnthropicTools(_Provider):
         answer = {"type": "tool_result", "tool_use_id": use_id}
         try:
             if name == _SEARCH:
-                # A reference to a tool that the request does not have would make the next request fail.
+                # A reference to a tool that is not in the request would make the next request fail.
                 found = [one for one in await self._found(_value_of(block, "input")) if one in self._offered]
                 content = [{"type": "tool_reference", "tool_name": one} for one in found]
                 return {**answer, "content": content or _NOTHING}
@@ -117,7 +117,7 @@ class OpenAITools(_Provider):
     """For the Responses API: `tools()` for the request, and `answer` for each call among the output of a response."""
 
     def tools(self) -> list[dict[str, Any]]:
-        """The search, which is executed here, and read_result; a search returns the definitions of others."""
+        """The search, which runs here, and read_result; a search returns the definitions of other tools."""
         search = {"type": "tool_search", "execution": "client", "description": _DESCRIPTION}
         reading = _function(_READ, READ_RESULT["description"], READ_RESULT["inputSchema"])
         return [{**search, "parameters": FIND_TOOL["inputSchema"]}, reading]
@@ -129,7 +129,7 @@ class OpenAITools(_Provider):
             try:
                 found = await self._found(_value_of(item, "arguments"))
             except OptimizerError:
-                # This item has no place for a reason.
+                # This item has no field for an error message.
                 found = []
             tools = [{**self._loaded(name), "defer_loading": True} for name in found]
             done = {"execution": "client", "status": "completed", "tools": tools}
@@ -155,7 +155,7 @@ def _function(name: str, description: str, schema: Mapping[str, Any]) -> dict[st
 
 
 def _value_of(value: Any, name: str) -> Any:
-    """A part of an SDK's object, or of a dictionary."""
+    """A field of an SDK object or of a dictionary."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 

@@ -1,4 +1,4 @@
-"""Applies changes of the server file and the settings file while the gateway runs, and reports what is wrong there.
+"""Applies changes of the server file and the settings file while the gateway runs, and reports errors in them.
 
 An edit that cannot be read changes nothing. Called by `Optimizer`, which starts and stops it; changed settings reach
 the parts through `live_settings`, and changed servers through the pool.
@@ -26,27 +26,27 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 logger = logging.getLogger(__name__)
 
 _INTERVAL = 1.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 _STILL = 0.1
-"""Seconds for which a file must stay the same: not every program writes it in one piece."""
+"""Seconds for which a file must stay unchanged: some programs write it in several steps."""
 _EMPTIED = 5
-"""Looks for which an emptied file must stay so: settings without a line are without rules, too."""
+"""Checks for which an emptied file must stay empty: empty settings also have no rules."""
 _MOST_BYTES = 10_000_000
-"""Bytes of a file that is read again."""
+"""Maximum bytes of a file that is read again."""
 
 
 @dataclass(frozen=True)
 class ReloadOutcome:
-    """What was taken in: names of servers, and of settings."""
+    """What was applied: names of servers, and of settings."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = ()
-    """Settings that are different in their file, and take effect at the next start."""
+    """Settings that changed in their file and take effect at the next start."""
     problem: str = ""
-    """What is wrong in the files; the gateway goes on with what it has of them."""
+    """What is wrong in the files; the gateway keeps the last good state of that part."""
 
     @property
     def is_empty(self) -> bool:
@@ -61,14 +61,14 @@ class Reloading:
         self._settings = settings
         self._interval = interval
         self._still = still
-        # Always this one: while a file is being replaced, another one must not take its place.
+        # Fixed at the start: while this file is being replaced, another one must not take its place.
         self._server_file = None if settings.demo else settings.server_file
         self._tasks = BackgroundTasks(logger, "The files are not watched any more; SIGHUP still reads them")
         self._turn = asyncio.Lock()
         self._is_over = False
-        # A file that changed waits for a yes, which is remembered there.
+        # A changed file must be trusted again; the notes record when it is.
         files = (self._server_file, settings.settings_file, notes_file())
-        # What is a pipe from the start was read once, and says nothing more.
+        # A path that is a pipe at the start was read once, and never has new content.
         self._watched = [path for path in files if path is not None and (path.is_file() or not path.exists())]
         self._seen = self._signs()
         self.problem = ""
@@ -79,7 +79,7 @@ class Reloading:
             self._tasks.spawn(self._watch())
 
     async def stop(self) -> None:
-        """Take in nothing more: no server is started while the others end."""
+        """Apply no more changes: no server may start while the others end."""
         self._is_over = True
         await self._tasks.close()
 
@@ -96,7 +96,7 @@ class Reloading:
                 continue
             outcome = await self._attempt()
             if outcome.problem:
-                # Perhaps somebody is not done with it: only what stays wrong is worth a word.
+                # The file may be half edited: report only a problem that persists.
                 await asyncio.sleep(self._interval)
                 outcome = await self._attempt()
             self._report(outcome)
@@ -111,7 +111,7 @@ class Reloading:
 
     async def _attempt(self) -> ReloadOutcome:
         async with self._turn:
-            # Before they are read: whoever changes them meanwhile is noticed at the next look.
+            # Taken before reading: a change during the read is then noticed at the next check.
             self._seen = self._signs()
             wanted, wrong = await asyncio.to_thread(self._settings_now)
             changed = differing(self._settings, wanted)
@@ -129,13 +129,13 @@ class Reloading:
     ) -> ReloadOutcome:
         if specs is None:
             return ReloadOutcome(settings=live, needs_restart=later, problem=problem.strip())
-        # First, so that no tool of a server that comes now is admitted by an earlier rule.
+        # Before the servers, so that no tool of a new server is admitted under an old rule.
         self._parts.keeper.use_modes(trust_modes(self._settings, specs))
         applied = self._parts.pool.apply(specs)
         return ReloadOutcome(applied.added, applied.removed, applied.changed, live, later, problem.strip())
 
     def _settings_now(self) -> tuple[Settings, str]:
-        """What the settings file says, and what is wrong with it."""
+        """The settings in their file now, and what is wrong with it."""
         path = self._settings.settings_file
         if path is None:
             return self._settings, ""
@@ -145,7 +145,7 @@ class Reloading:
             return self._settings, str(error)
 
     def _specs_now(self, settings: Settings) -> tuple[list[ServerSpec] | None, str]:
-        """The servers of the server file; None if it cannot be read; and what is wrong with it."""
+        """The servers in the server file, None if it cannot be read; and what is wrong with it."""
         path = self._server_file
         try:
             text = _text(path, "server", settings.check_server_file) if path is not None else ""
@@ -154,7 +154,7 @@ class Reloading:
             return None, str(error)
 
     def _report(self, outcome: ReloadOutcome) -> None:
-        """Each problem once."""
+        """Logs each problem once."""
         if outcome.problem and outcome.problem != self.problem:
             logger.warning("A changed file cannot be used; everything goes on as before. %s", outcome.problem)
         self.problem = outcome.problem
@@ -169,7 +169,7 @@ class Reloading:
 
 
 def _is_emptied(before: list[Sign], now: list[Sign]) -> bool:
-    """Whether somebody emptied a file, perhaps to write it anew."""
+    """Whether a file was emptied, perhaps before being rewritten."""
     return any(
         sign is not None and sign[2] == 0 and (was is None or was[2]) for was, sign in zip(before, now, strict=True)
     )

@@ -1,6 +1,6 @@
-"""Builds what runs scripts and what keeps them, only if the settings want scripts.
+"""Builds what runs and stores scripts, only if the settings enable them.
 
-Called by `parts`. Everything of scripts is imported inside, so that none of it is loaded otherwise.
+Called by `parts`. Script modules are imported inside functions, so that none is loaded otherwise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def has_scripts(settings: Settings) -> bool:
 
 
 def script_stubs(settings: Settings) -> Stubs | None:
-    """What writes tools as scripts call them; None where there are no scripts."""
+    """Writes tools in the form in which scripts call them; None where scripts are off."""
     if not has_scripts(settings):
         return None
     from mcp_optimizer.scripts.stubs import StubWriter
@@ -53,7 +53,7 @@ def script_runner(
     *,
     has_one_client: bool,
 ) -> ScriptRunner | None:
-    """What runs scripts; None where there are none. Raises ConfigurationError if the extra is not installed."""
+    """The script runner; None where scripts are off. Raises ConfigurationError if the extra is not installed."""
     if not has_scripts(settings):
         return None
     from mcp_optimizer.scripts.checking import ScriptChecker
@@ -76,7 +76,7 @@ def script_runner(
 
 
 async def _key(storage: Storage) -> bytes | None:
-    """The key of the database, with which a later gateway recognises what this one wrote."""
+    """The database key with which later gateways verify what this one wrote."""
 
     async def read() -> bytes | None:
         stored = await storage.use()
@@ -95,7 +95,7 @@ def stored_scripts(
     news: ServerNews,
     runner: ScriptRunner | None,
 ) -> StoredScripts | None:
-    """The scripts that are kept; None where scripts are off. To be called before the catalog listens to the news."""
+    """The stored scripts; None where scripts are off. Call it before the catalog starts to listen to `news`."""
     if runner is None:
         return None
     from mcp_optimizer.scripts.stored import ScriptSources, StoredScripts

@@ -60,9 +60,9 @@ def _of_file(settings: Settings, look_up: LookUp) -> list[ServerSpec]:
 
 
 def changed_specs(settings: Settings, path: Path | None, text: str) -> list[ServerSpec]:
-    """The servers in the settings, whose server file says this by now; without a path, those of the demo.
+    """The servers in the settings, given the current content of their file; without a path, those of the demo.
 
-    One that the settings choose may be there no longer.
+    A server that the settings choose may no longer exist.
     """
     look_up = partial(_stored_secrets, settings)
     specs = _demo_specs() if path is None else parse_server_file(text, path, os.environ, look_up)
@@ -75,7 +75,7 @@ def _chosen(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
 
 
 def _usable(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
-    """With a problem where the gateway cannot use an entry, although it is a good one."""
+    """Adds a problem to a valid entry that the gateway cannot use."""
     if settings.http is not None:
         host, port = settings.http_address
         ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}
@@ -85,12 +85,12 @@ def _usable(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
 
 
 def _stored_secrets(settings: Settings, names: Collection[str]) -> SecretValues:
-    """The secrets that a server file uses. If the database cannot be used, only the servers that need it are not."""
+    """The secrets that a server file uses. If the database cannot be used, only the servers that need them fail."""
     place = settings.database_place
     if place is None:
         return SecretValues(problems=dict.fromkeys(names, "secrets are in the database, and --database none has none"))
     check_driver(settings)
-    # Most files use no secrets, and cryptography takes a moment to load.
+    # Most files use no secrets, and cryptography is slow to import.
     from mcp_optimizer.identity.secrets import opened_secrets
 
     async def read() -> SecretValues:
@@ -98,7 +98,7 @@ def _stored_secrets(settings: Settings, names: Collection[str]) -> SecretValues:
             return await secrets.values(names)
 
     try:
-        # In a thread with a loop of its own, because the caller may be inside of one.
+        # In a thread with its own event loop, because the caller may be running in one.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, read()).result()
     except OptimizerError as error:

@@ -1,7 +1,7 @@
-"""Keeps the lists of all gateways on one database alike: what one promotes or counts, the others list.
+"""Keeps the lists of all gateways on one database alike: tools that one promotes or counts, the others list.
 
-Built by the composition root. Without a database, or while it is away, promotions are this gateway's own; they are
-written when the database takes them.
+Built by the composition root. Without a database, or while it is unreachable, promotions stay local; they are written
+once the database accepts them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 logger = logging.getLogger(__name__)
 
 _MOST = 1_000
-"""Promoted tools that are listed."""
+"""Maximum number of promoted tools listed."""
 
 
 class SharedLists:
-    """Promotions and counts, of this gateway and of the others."""
+    """Promotions and counts of this gateway and of the others."""
 
     def __init__(
         self, storage: Storage, announcements: OtherGateways, refresher: ListRefresher, configuration: str
@@ -65,7 +65,7 @@ class SharedLists:
             self._refresher.recount()
 
     async def _share(self, *, is_news: bool = False) -> None:
-        """Write what is not written, and list what all gateways promoted, in one order."""
+        """Write unsaved promotions, and list those of all gateways in one order."""
         stored = await self._storage.promoted()
         if stored is None:
             return

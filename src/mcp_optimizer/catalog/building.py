@@ -1,9 +1,9 @@
-"""Builds what changes with the tools, in a thread: the index, and all names that tools may have.
+"""Builds, in a thread, the index over all tools and every name that a tool may get. Called by the live catalog.
 
 A tool has two possible names: its own, if no other running tool has it, it refers to no other server and models' APIs
-accept it, and a longer one with its server in it. A server that comes or goes then only switches between them, for its
-own tools and for the few that share a name with one of them; the event loop does that in `RunningTools`. Changes that
-happen while an index is built are applied when it is swapped in. Called by the live catalog.
+accept it; and a longer one that contains its server. When a server comes or goes, `RunningTools` only switches between
+the two on the event loop, for that server's tools and the few that share a name with one of them. Changes that happen
+while an index is built are applied when it is swapped in.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vector, Vocabulary, in_use, translated
 
 Count = Callable[[str], int]
-"""The tokens of a definition's JSON."""
+"""Returns the tokens of a definition's JSON."""
 
 
 @dataclass(frozen=True)
 class NamedTools:
-    """All tools of an index with their possible names: `alone` if its own can be used, `longer` if not."""
+    """All tools of an index under their possible names: `alone` under their own, `longer` under the longer one."""
 
     table: NameTable = field(default_factory=NameTable)
     alone: tuple[CatalogTool | None, ...] = ()
@@ -41,7 +41,7 @@ class NamedTools:
 def name_tools(
     records: Sequence[ToolRecord], servers: ServerNames, count: Count, before: NamedTools | None = None
 ) -> NamedTools:
-    """Make every possible name of these tools. Names that did not change are taken from `before`."""
+    """Make every possible name of these tools. Tools whose names did not change are taken from `before`."""
     plain = NameTable.of(records, servers)
     shared = {name: plain.named(name) for name in plain.further}
     stand_alone, longer = _choose_names(plain, shared)
@@ -75,7 +75,7 @@ def _with_old(table: NameTable, before: NameTable) -> Iterator[tuple[ToolRecord,
 
 
 def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tuple[list[bool], dict[int, str]]:
-    """For each tool, whether its own name can be used; and the longer one, if it cannot always be."""
+    """For each tool, whether its own name can be used; and a longer name for tools whose own cannot always be used."""
     stand_alone = [True] * len(table.records)
     longer: dict[int, str] = {}
     naming: dict[str, NamesOfServer] = {}
@@ -97,14 +97,14 @@ def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tupl
 
 
 def _wire_json(definition: Definition, name: str) -> str:
-    """A definition's JSON under another name, exactly as it would be written."""
+    """A definition's JSON under another name, exactly as serialising the renamed definition would write it."""
     written = definition.wire_json
     try:
         own = '{"name":' + pydantic_core.to_json(definition.name).decode()
         if written.startswith(own):
             return '{"name":' + pydantic_core.to_json(name).decode() + written[len(own) :]
     except (UnicodeError, pydantic_core.PydanticSerializationError):
-        # Half a surrogate pair: only rewriting the complete definition handles it.
+        # Half a surrogate pair: only serialising the complete definition handles it.
         pass
     return definition.sent().model_copy(update={"name": name}).model_dump_json()
 
@@ -119,7 +119,7 @@ class RunningTools:
         self._tools: list[CatalogTool | None] = [None] * len(self.named.alone)
         self._mask = bytearray(len(self.named.alone))
         self._bearers = dict.fromkeys(self.named.shared, 0)
-        # Most names are unique; such tools have the same name whatever else runs.
+        # Most names are unique; a tool with a unique name keeps it whatever else runs.
         self._plain = [
             None if record.name in self._bearers else alone or longer
             for record, alone, longer in zip(self.named.table.records, self.named.alone, self.named.longer, strict=True)
@@ -142,7 +142,7 @@ class RunningTools:
         return self._frozen
 
     def switch(self, server: str, *, on: bool) -> None:
-        """A server came up or went down."""
+        """Show or hide the tools of a server that came up or went down."""
         if (server in self.servers) == on:
             return
         (self.servers.add if on else self.servers.discard)(server)
@@ -163,7 +163,7 @@ class RunningTools:
             self._leave(self.named.sharing.get(server, ()))
 
     def _join(self, sharing: Sequence[tuple[int, str]]) -> None:
-        """Tools with shared names come up; a tool that had such a name alone is renamed."""
+        """Add tools with shared names; a running tool that so far was the only one with such a name is renamed."""
         tools, bearers, alone, longer = self._tools, self._bearers, self.named.alone, self.named.longer
         for position, name in sharing:
             before = bearers[name]
@@ -174,7 +174,7 @@ class RunningTools:
             self.baseline_tokens += tool.tokens if tool is not None else 0
 
     def _leave(self, sharing: Sequence[tuple[int, str]]) -> None:
-        """Tools with shared names went away; a tool that now has such a name alone is renamed."""
+        """Remove tools with shared names; a tool that is now the only one with such a name is renamed."""
         bearers = self._bearers
         for _, name in sharing:
             before = bearers[name]
@@ -183,7 +183,7 @@ class RunningTools:
                 self._rename(name)
 
     def _rename(self, name: str) -> None:
-        """The tool with this own name is called by it if it is the only one, otherwise by its longer name."""
+        """Give the running tools with this own name that name if there is only one, otherwise their longer names."""
         is_alone = self._bearers[name] == 1
         for position in self.named.shared[name]:
             before = self._tools[position]
@@ -197,18 +197,18 @@ _SPARE_TERMS = 20_000
 """Unused terms that are always tolerated, because removing them costs more than keeping them."""
 
 Records = Mapping[str, Sequence[ToolRecord]]
-"""By server."""
+"""Tool records by server."""
 
 
 @dataclass(frozen=True)
 class IndexPlan:
-    """What to build."""
+    """The input of `build`, taken from the live catalog at one moment."""
 
     records: Records
     servers: tuple[str, ...]
-    """All that are configured."""
+    """All configured servers."""
     own_names: tuple[str, ...]
-    """Of the gateway's tools, which no server's tool gets."""
+    """Names of the gateway's tools, which no server's tool may get."""
     running: frozenset[str]
     vocabulary: Vocabulary
     encoder: Encoder | None
@@ -216,7 +216,7 @@ class IndexPlan:
     named: NamedTools
     """The current names."""
     unapproved: Unapproved
-    """Of the same moment as the records, so that no tool is both found and held, or neither."""
+    """From the same moment as the records, so no tool is both found and held, or neither."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class BuiltIndex:
 
 
 def build(plan: IndexPlan, count: Count) -> BuiltIndex:
-    """`count` returns the tokens of a definition's JSON."""
+    """Build the index and the names for a plan; `count` returns the tokens of a definition's JSON."""
     vocabulary, by_server = _in_one_vocabulary(plan.records, plan.vocabulary)
     records = tuple(record for server in sorted(by_server) for record in by_server[server])
     entries = [
@@ -246,7 +246,7 @@ def build(plan: IndexPlan, count: Count) -> BuiltIndex:
 
 
 def taken_over(current: Records, planned: Records, built: Records) -> tuple[Records, list[ToolRecord]]:
-    """The records as they were built, where they are still current; and those that came meanwhile."""
+    """The built records where they are still current, otherwise the newer ones; and those newer records alone."""
     found, since = dict(current), list[ToolRecord]()
     for server, records in current.items():
         if records is planned.get(server):
@@ -257,7 +257,7 @@ def taken_over(current: Records, planned: Records, built: Records) -> tuple[Reco
 
 
 def _in_one_vocabulary(records: Records, vocabulary: Vocabulary) -> tuple[Vocabulary, Records]:
-    """All records with the numbers of one vocabulary; a new one, if most terms are no longer used."""
+    """Translate all records to one vocabulary; to a new one if most terms of the present one are unused."""
     if vocabulary.is_due(_SPARE_TERMS):
         used = in_use((record.counts for found in records.values() for record in found), vocabulary)
         vocabulary.looked_through(used)

@@ -1,8 +1,8 @@
 """Makes tools findable by meaning: embeds them in the background, one server at a time, and keeps their vectors.
 
-Until then they are found by their words. A vector is kept as long as a server lists its tool: most are in the matrix of
-the index, those made since are held separately. Called by the live catalog in the event loop; the value that `at_hand`
-returns may be read in a thread. Makes no index.
+Until then, tools are found by their words. A vector is kept as long as a server lists its tool: most vectors are rows
+of the index's matrix, newer ones are held separately. Called by the live catalog on the event loop; the mapping that
+`at_hand` returns may be read in a thread. Does not build the index.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mcp_optimizer.search.lexical import Vector
 
 
 class KnownVectors:
-    """Vectors by their keys."""
+    """The vectors of listed tools, by key."""
 
     def __init__(self) -> None:
         self._indexed: dict[str, Vector] = {}
@@ -35,16 +35,15 @@ class KnownVectors:
         self._new.update(found)
 
     def at_hand(self) -> Mapping[str, Vector]:
-        """Everything known now; later additions do not change it."""
+        """All vectors known now; later additions do not change the mapping."""
         return ChainMap(dict(self._new), self._indexed)
 
     def settle(self, indexed: dict[str, Vector], at_hand: Mapping[str, Vector], since: Iterable[ToolRecord]) -> None:
-        """An index was built from `at_hand`; `since` are records that it does not contain yet.
+        """Take over the vectors of an index built from `at_hand`; `since` are records that the index lacks.
 
-        Vectors of tools that no server lists any more are dropped: each would keep the complete matrix of an old index
-        alive.
+        Drops vectors of tools that no server lists any more: each would keep the complete matrix of an old index alive.
         """
-        # Without an encoder there are none, and with very many tools the event loop should not look for them.
+        # Without an encoder there are no vectors; searching very many tools for them would delay the event loop.
         listed = {record.vector_key for record in since} - indexed.keys() if self._new or self._indexed else ()
         kept = {key: found for key in listed if (found := self._find(key)) is not None}
         kept |= {key: found for key, found in self._new.items() if key not in at_hand and key not in indexed}
@@ -56,7 +55,7 @@ class KnownVectors:
 
 
 def vectors_in(vectors: Sequence[Vector | None], records: Sequence[ToolRecord]) -> dict[str, Vector]:
-    """Vectors as rows of an index, by key; stored this way they take no extra memory."""
+    """The rows of an index's matrix by key; as views of the matrix they take no extra memory."""
     return {record.vector_key: vector for record, vector in zip(records, vectors, strict=True) if vector is not None}
 
 
@@ -64,7 +63,7 @@ logger = logging.getLogger(__name__)
 
 
 class Embedding:
-    """The encoder, once loaded, and the vectors it made. Calls `on_found` when there are more."""
+    """The encoder, once loaded, and the vectors it made. Calls `on_found` when vectors were added."""
 
     def __init__(self, ingestion: Ingestion, on_found: Callable[[], None]) -> None:
         self._ingestion = ingestion
@@ -72,7 +71,7 @@ class Embedding:
         self._is_closing = False
         self._is_loading = False
         self._waiting = 0
-        # One server at a time: a dozen that start together must not take all processors.
+        # One server at a time: a dozen servers that start together must not take all processors.
         self._turn = asyncio.Lock()
         self.encoder: Encoder | None = None
         self.vectors = KnownVectors()
@@ -83,7 +82,7 @@ class Embedding:
         return not self._waiting
 
     def expect(self) -> None:
-        """The encoder is being loaded."""
+        """Note that an encoder is being loaded."""
         self._is_loading = True
 
     def is_preparing(self, index: SearchIndex) -> bool:
@@ -101,7 +100,7 @@ class Embedding:
         self._is_closing = True
 
     async def store(self) -> None:
-        """Write all vectors again."""
+        """Write all vectors to the database again."""
         if self.encoder is not None:
             await self._ingestion.store_vectors(self.vectors.at_hand(), self.encoder)
 

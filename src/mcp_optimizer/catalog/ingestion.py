@@ -1,16 +1,18 @@
-"""Ingests a server's listing: looks up known token counts and vectors, makes the rest, and stores both.
+"""Ingests a server's listing: looks up known token counts and vectors, makes the missing ones, and stores both.
 
-Stores and recalls servers' other lists as they are. Works in threads, so no request waits for it. The database is a
-cache here: a failure is logged once, and ingestion continues without it. Gateways that share a PostgreSQL take turns to
-embed, so each tool is embedded once for all of them; a gateway that holds its turn and makes no progress is not waited
-for.
+Stores and recalls servers' other lists unchanged. Called by the live catalog; works in threads, so no request waits for
+it. The database is only a cache: a failure is logged, and ingestion continues without it. Gateways that share a
+PostgreSQL database take turns to embed, so each tool is embedded only once; the others stop waiting for a gateway that
+holds its turn without making progress.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,23 +27,23 @@ from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Vector, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing, read_tools
-from mcp_optimizer.upstream.state import UpstreamState
+from mcp_optimizer.upstream.state import KnownServer, UpstreamState
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.catalog import Catalog
-    # At run time the database's libraries load in a thread, in parallel with everything else.
+    # At run time the database's libraries load in a thread, in parallel with the rest of the start.
 
 logger = logging.getLogger(__name__)
 
 _PAUSE = 0.25
-"""Seconds between two looks at what another gateway has done."""
+"""Seconds between two checks of another gateway's progress."""
 
 _PATIENCE = 20.0
-"""Seconds without any progress of others; a batch takes one or two."""
+"""Seconds to wait for another gateway that makes no progress; a batch takes one or two."""
 
 
 class EmbeddingTurns:
-    """The turns of one gateway, for one server's tools."""
+    """Decides when this gateway may embed a batch of one server's tools."""
 
     def __init__(
         self,
@@ -54,15 +56,15 @@ class EmbeddingTurns:
         self._clock = clock
         self._progress_at = clock()
         self.has_others = False
-        """Whether somebody else may embed the same tools."""
+        """Whether another gateway may embed the same tools."""
 
     def progressed(self) -> None:
-        """Somebody embedded some of them."""
+        """Note that some of the tools were embedded, by this or another gateway."""
         self._progress_at = self._clock()
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[bool]:
-        """Whether it is this gateway's turn; after a pause, if it is not."""
+        """Yield whether it is this gateway's turn; pauses first if it is not."""
         catalog = await self._opened()
         try:
             turn = await catalog.embedding_turn() if catalog is not None else None
@@ -82,16 +84,19 @@ class EmbeddingTurns:
 
 
 _EMBED_BATCH = 64
-"""Tools embedded between two writes, so progress survives a kill."""
+"""Tools embedded between two writes, so a killed process loses little work."""
 
 _AT_ONCE = 2
 """Servers whose listings are read at the same time."""
 
 _LONGEST_LIST = 1_000_000
-"""Characters of a list of prompts, resources or templates that is stored."""
+"""Maximum characters of a list of prompts, resources or templates that is stored."""
+
+_SERVER = "server"
+"""The kind under which is stored what a server said of itself."""
 
 OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
-"""Waits until the database is open; returns None if there is none. Servers start meanwhile."""
+"""Waits until the database is open, while servers start; returns None if there is no database."""
 
 
 class Ingestion:
@@ -110,9 +115,9 @@ class Ingestion:
         self._opened = opened
         self._reading = asyncio.Semaphore(_AT_ONCE)
         self.counted = 0
-        """How many definitions had to be counted; 0 at a start where nothing changed."""
+        """Number of definitions that had to be counted; 0 at a start without changes."""
         self.embedded = 0
-        """How many tools had to be embedded; also 0 at such a start."""
+        """Number of tools that had to be embedded; also 0 at such a start."""
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Read tools into another vocabulary from now on."""
@@ -125,10 +130,7 @@ class Ingestion:
         before: Sequence[ToolRecord] = (),
         said: ServerText = NOTHING_SAID,
     ) -> list[ToolRecord]:
-        """The records of a server's tools. Unchanged ones are taken from `before`.
-
-        Waits for no write.
-        """
+        """Make the records of a server's tools; unchanged ones are taken from `before`. Waits for no write."""
         kept = {record.definition_hash: record for record in before}
         new = [item for item in definitions if item.definition_hash not in kept]
         known = await self._known_counts(new)
@@ -153,7 +155,7 @@ class Ingestion:
         return sorted([*same, *made], key=lambda record: record.name)
 
     async def recall(self, specs: Sequence[ServerSpec]) -> dict[str, Listing]:
-        """What servers listed last, by their names, as far as it is stored; of none if the database cannot be read."""
+        """The stored last listings of servers, by server name; empty if the database cannot be read."""
         catalog = await self._opened()
         if catalog is None or not specs:
             return {}
@@ -164,8 +166,22 @@ class Ingestion:
             return {}
         return await asyncio.to_thread(lambda: {name: _listing(tools) for name, tools in stored.items()})
 
-    async def store(self, spec: ServerSpec, records: Sequence[ToolRecord]) -> None:
-        """Store a server and its tools; a failure is logged and does not affect callers."""
+    async def recall_servers(self, specs: Sequence[ServerSpec]) -> dict[str, KnownServer]:
+        """What servers said of themselves when they were listed last with the same entries, as far as it is stored."""
+        catalog = await self._opened()
+        if catalog is None or not specs:
+            return {}
+        try:
+            stored = await catalog.lists({spec.name: spec.fingerprint for spec in specs}, _SERVER)
+        except CatalogError:
+            # Said when their tools are looked for.
+            return {}
+        return await asyncio.to_thread(_known_servers, specs, stored)
+
+    async def store(self, spec: ServerSpec, records: Sequence[ToolRecord], state: UpstreamState | None = None) -> None:
+        """Store a server and its tools, and what it said of itself in a state where it runs; a failure is logged and
+        does not affect callers.
+        """
         catalog = await self._opened()
         if catalog is None:
             return
@@ -179,11 +195,13 @@ class Ingestion:
             await self._pace.wait()
             server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, ServerStatus.RUNNING)
             await catalog.replace_tools(server_id, rows)
+            if state is not None:
+                await catalog.save_lists(server_id, {_SERVER: await asyncio.to_thread(_about, state)})
         except CatalogError as error:
             logger.warning("Cannot store server %s in the catalog: %s. Everything else works.", spec.name, error)
 
     async def recall_lists(self, specs: Sequence[ServerSpec]) -> dict[str, dict[str, Any]]:
-        """What else servers listed last, by their names and by kind, as far as it is stored."""
+        """The stored last lists of prompts, resources and templates, by server name and kind."""
         catalog = await self._opened()
         if catalog is None or not specs:
             return {}
@@ -197,7 +215,7 @@ class Ingestion:
         )
 
     async def store_lists(self, state: UpstreamState, lists: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Store what else a server lists, by kind; a failure is logged and does not affect callers."""
+        """Store a server's other lists by kind; a failure is logged and does not affect callers."""
         catalog = await self._opened()
         if catalog is None:
             return
@@ -275,13 +293,13 @@ class Ingestion:
         try:
             return dict(zip(texts, self._counter.count_many(list(texts.values())), strict=True))
         except Exception:
-            # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
+            # A text that the tokenizer fails on must not lose the other tools: count one by one, and 0 for that text.
             logger.exception("Counting a batch of %d definitions failed; counting one by one", len(texts))
             return {key: self._counter.count_or_zero(text, "a definition") for key, text in texts.items()}
 
 
 def _listing(stored: Sequence[str]) -> Listing:
-    """Stored tools, read like those that a server lists: a row may be damaged, or older than a limit."""
+    """Read stored tools as strictly as a server's listing, because a row may be damaged or older than a limit."""
     entries = []
     for text in stored:
         try:
@@ -292,7 +310,7 @@ def _listing(stored: Sequence[str]) -> Listing:
 
 
 def _text(entries: Sequence[Mapping[str, Any]]) -> str | None:
-    """A list as it is stored; None for one that is too long, or cannot be written."""
+    """A list as stored text; None if it is too long or cannot be written as JSON."""
     try:
         text = json.dumps(entries, separators=(",", ":"))
     except (ValueError, RecursionError):
@@ -301,9 +319,41 @@ def _text(entries: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _entries(text: str) -> Any:
-    """A stored list; one that cannot be read has no entries."""
+    """The entries of a stored list; empty if it cannot be read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         logger.debug("A stored list cannot be read")
         return []
+
+
+def _about(state: UpstreamState) -> str:
+    """What a server said of itself, with a digest of its entry. A resting server is taken for what this says."""
+    salt = secrets.token_hex(16)
+    return json.dumps(
+        {
+            "salt": salt,
+            "entry": _digest(state.spec, salt),
+            "protocol": state.protocol_version,
+            "version": state.server_version,
+            "capabilities": state.capabilities,
+            "instructions": state.instructions,
+        }
+    )
+
+
+def _known_servers(specs: Sequence[ServerSpec], stored: Mapping[str, Mapping[str, str]]) -> dict[str, KnownServer]:
+    found = {}
+    for spec in specs:
+        about = json.loads(stored.get(spec.name, {}).get(_SERVER, "null"))
+        if about is not None and about["entry"] == _digest(spec, about["salt"]):
+            said = about["protocol"], about["version"], about["capabilities"], about["instructions"]
+            found[spec.name] = KnownServer(0, *said)
+    return found
+
+
+def _digest(spec: ServerSpec, salt: str) -> str:
+    """The same for the same entry. Salted and slow, because values of variables may be short secrets."""
+    values = [spec.fingerprint, spec.cwd or "", sorted(spec.env.items()), sorted(spec.headers.items())]
+    text = spec.without_secrets(json.dumps(values))
+    return hashlib.scrypt(text.encode(), salt=salt.encode(), n=2**10, r=8, p=1, dklen=16).hex()

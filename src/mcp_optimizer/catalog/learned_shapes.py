@@ -1,9 +1,9 @@
-"""Learns from results which keys a server's tool returns, by the hash of its definition. Never a value of a result.
+"""Learns from results which keys a server's tool returns, by the hash of its definition. Keeps no value of a result.
 
-Told by `results` of every result that succeeded, and asked by the gateway. Whoever can make a tool return keys could
-write to models that way, so a caller is shown what its own results had, and of others' only keys that several callers
-have seen, each in its own. The first few results of a tool are looked at, the rest costs nothing. The database keeps
-what was learned, in the background, and its failure costs only that.
+`results` reports every successful result; the gateway asks for shapes. A caller that can make a tool return chosen keys
+could write to other callers' models that way, so a caller sees the keys of its own results, and of other results only
+keys that several callers have seen, each in its own. Only the first few results of a tool are examined. What was
+learned is stored in the background; if the database fails, only that is lost.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 logger = logging.getLogger(__name__)
 
 _ENOUGH = 5
-"""Results after which nothing more is learned of a tool."""
+"""Results after which learning about a tool ends."""
 
 _ALL = 20
-"""Results after which nothing more is learned even if some list was always empty."""
+"""Results after which learning ends even if some list was always empty."""
 
 _MOST_SEEN = 500
-"""Tools of which everything that was seen is remembered at a time."""
+"""Maximum tools whose complete observed shape is in memory."""
 
 _SEVERAL = 3
-"""Callers that must have seen a key for all others to be shown it."""
+"""Callers that must have seen a key before it is shown to other callers."""
 
 _COMPARED = 32
-"""Callers whose shapes of a tool are compared for that: those that called it last."""
+"""Maximum callers whose shapes of a tool are compared for that: the most recent ones."""
 
 _SHARE = 10
-"""The part of all remembered tools that one caller may take, except the local user."""
+"""Divisor: the share of all remembered tools that one caller may take, except the local user."""
 
 _LONGEST = 20_000
-"""Characters of a shape that is kept; a longer one is of no use."""
+"""Maximum characters of a shape that is kept; a longer one is useless to a model."""
 
 
 class ShapeStore(Protocol):
-    """Where shapes are kept, with the number of results each was learned from."""
+    """Stores shapes, each with the number of results it was learned from."""
 
     async def read(self, most: int) -> dict[str, tuple[int, str]]: ...
     async def write(self, shapes: Mapping[str, tuple[int, str]], most: int) -> None: ...
@@ -64,21 +64,21 @@ class ShapeStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
-    """What may be said of one tool: as text, because few of thousands are ever asked for."""
+    """What was learned about one tool, as text, because few of thousands are ever asked for."""
 
     results: int = 0
-    """From how many results it was learned; `_ALL` when enough was seen."""
+    """Number of results it was learned from; `_ALL` once enough were seen."""
     text: str = ""
 
 
 class LearnedShapes:
-    """The shapes of one catalog. `most`: tools that are remembered."""
+    """The shapes of one catalog. `most`: maximum remembered pairs of tool and caller."""
 
     def __init__(self, stored: Callable[[], Awaitable[ShapeStore | None]], most: int) -> None:
         self._stored = stored
         self._most = most
         self._learned: OrderedDict[str, _Learned] = OrderedDict()
-        # All that was seen of the tools of which more is to be learned, also keys that may be data. Never stored.
+        # The complete shapes of tools still being learned, including keys that may be data. Never stored.
         self._seen: OrderedDict[str, Shape] = OrderedDict()
         self._of_tool: dict[str, dict[str, None]] = {}
         self._of_caller: dict[str, OrderedDict[str, None]] = {}
@@ -88,7 +88,7 @@ class LearnedShapes:
         self._writing = BackgroundTasks(logger, "Cannot write the shapes of results")
 
     async def start(self) -> None:
-        """Read what was learned before; without a database, what is learned is forgotten at the end."""
+        """Read what was learned before; without a database, new shapes are lost when the gateway stops."""
         try:
             stored = await self._stored()
             known = await stored.read(self._most) if stored is not None else {}
@@ -102,13 +102,13 @@ class LearnedShapes:
                 self._note(key)
 
     async def stop(self) -> None:
-        """Write down the last of it."""
+        """Write the last changes."""
         await self._writing.settled()
         await self._write()
 
     def of(self, key: str) -> Shape | None:
-        """What a tool's results look like, as far as several have shown: the caller's own, whose `shape_key` it is, or
-        else what several other callers have seen.
+        """The shape of a tool's results for the caller in the `shape_key`: from the caller's own results, otherwise the
+        keys that several other callers have seen.
         """
         own = self._own(key)
         return own if own is not None and own.has_names else self._of_several(_tool_of(key)) or own
@@ -120,7 +120,7 @@ class LearnedShapes:
         return _read(learned.text) if learned is not None else None
 
     def _of_several(self, tool: str) -> Shape | None:
-        """Made once after something was learned of a tool, and only if somebody asks who knows nothing of it."""
+        """The shape that several callers have seen. Computed on demand and cached until more is learned of the tool."""
         callers = list(self._of_tool.get(tool, ()))
         if len(callers) < _SEVERAL:
             return None
@@ -130,8 +130,8 @@ class LearnedShapes:
         return known if known.has_names else None
 
     def learn(self, key: str, value: Callable[[], Any]) -> None:
-        """A call of a tool succeeded. `key`: the `shape_key` of the tool and the caller. `value`: the parsed JSON of
-        its result, asked for only if it is needed.
+        """Learn from a successful call. `key`: the `shape_key` of the tool and the caller. `value` returns the parsed
+        JSON of the result and is called only if needed.
         """
         known = self._learned.get(key, _Learned())
         if not key or known.results >= _ALL:
@@ -151,7 +151,7 @@ class LearnedShapes:
             self._writing.spawn(self._write())
 
     def _note(self, key: str) -> None:
-        """Whose it is, and of which tool."""
+        """Index a key by its tool and by its caller, as the newest of both."""
         tool = _tool_of(key)
         callers = self._of_tool.setdefault(tool, {})
         callers.pop(key, None)
@@ -183,7 +183,7 @@ class LearnedShapes:
         self._changed.discard(key)
 
     async def _write(self) -> None:
-        """Make the texts of what changed, which is not done while a caller waits, and store them."""
+        """Convert changed shapes to text, in the background because it takes time, and store them."""
         changed, self._changed = self._changed, set()
         for key in changed & self._seen.keys():
             known = self._learned[key] = replace(self._learned[key], text=_text(self._seen[key]))
@@ -204,7 +204,7 @@ def _tool_of(key: str) -> str:
 
 
 def _caller_of(key: str) -> str:
-    """Empty for the local user."""
+    """The caller's part of a key; empty for the local user."""
     return key.partition(".")[2]
 
 
@@ -220,7 +220,7 @@ def _read(text: str) -> Shape | None:
 
 def shape_text(server: str, definition: Definition, learned: LearnedShapes | None, principal: str) -> str:
     """What a tool returns to a principal, by its output schema and, where that says too little, by results; "" if
-    nobody knows.
+    unknown.
     """
     found = learned.of(shape_key(server, definition.definition_hash, principal)) if learned is not None else None
     if found is not None and has_envelope(definition):
@@ -230,8 +230,8 @@ def shape_text(server: str, definition: Definition, learned: LearnedShapes | Non
 
 @lru_cache(maxsize=1_024)
 def has_envelope(definition: Definition) -> bool:
-    """Whether a tool declares that it wraps what it returns. Its shape is that of the inside, and so is a script's
-    value; of what a tool does not declare, an object with a key `result` may as well be the result.
+    """Whether a tool declares that it wraps its value in an object. Shapes and scripts then use the inner value;
+    without the declaration, an object with a key `result` may itself be the value.
     """
     return is_envelope(definition.details.output_schema)
 

@@ -1,8 +1,8 @@
 """Learns from use which of the tools that a search returned was then called, by the same caller.
 
-The gateway reports searches and calls and asks for a prior; the database keeps the counts in the background. Only keyed
-hashes and counts are kept, never texts or arguments. The prior decides between near equals: its cap is well below the
-difference between a better and a worse match.
+The gateway reports searches and calls and asks for a prior; the counts are stored in the background. Only keyed hashes
+and counts are kept, never texts or arguments. The prior decides only between nearly equal matches: its cap is well
+below the difference between a better and a worse match.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.search.lexical import Floats
 
 MOST_PRIOR: Final = 0.03
-"""Maximum that use adds to a score, in which a cosine counts up to 1. Only enough to decide between near equals."""
+"""Maximum that use adds to a score, in which a cosine counts up to 1: decides only between nearly equal matches."""
 
 MOST_TERMS: Final = 12
 _MOST_COUNT: Final = 1_000
 _DOUBT: Final = 3.0
-"""How many calls of other tools are assumed for each term, because one call proves little."""
+"""Calls of other tools that are assumed for each term, because a single call proves little."""
 
 
 class UseTable:
@@ -61,7 +61,7 @@ class UseTable:
         return changed
 
     def prior(self, terms: Iterable[str], tools: Sequence[tuple[str, str]]) -> Floats | None:
-        """The prior of each of these tools (server and name), from 0 to `MOST_PRIOR`; None if there is none."""
+        """The prior of each of these tools (server and name), from 0 to `MOST_PRIOR`; None if no term is known."""
         known = [self._counts.get(self.hashed(term)) for term in list(dict.fromkeys(terms))[:MOST_TERMS]]
         if not any(known):
             return None
@@ -80,7 +80,7 @@ class UseTable:
         tools[tool] = min(tools.get(tool, 0) + count, _MOST_COUNT)
 
     def _forget(self) -> None:
-        """Drop the rarer half. Pairs that occur again are soon counted again."""
+        """Drop the rarer half of the pairs. Pairs that occur again are soon counted again."""
         ordered = sorted(((count, term, tool) for term, tools in self._counts.items() for tool, count in tools.items()))
         self._counts, self._pairs = {}, 0
         for count, term, tool in ordered[len(ordered) // 2 :]:
@@ -90,13 +90,13 @@ class UseTable:
 logger = logging.getLogger(__name__)
 
 _REMEMBERED = 600.0
-"""Seconds after a search in which a call is what it led to."""
+"""Seconds after a search within which a call is attributed to it."""
 
 _MOST_CALLERS = 256
 
 
 class UseStore(Protocol):
-    """Where counts are kept."""
+    """Stores the counts and the salt of their hashes."""
 
     async def read(self) -> tuple[bytes, dict[tuple[str, str], int]]: ...
     async def write(self, counts: dict[tuple[str, str], int], most: int) -> None: ...
@@ -110,7 +110,7 @@ class _Search:
 
 
 class LearnedUse:
-    """The counts of one catalog, and what each caller searched for last. `most`: pairs that are kept."""
+    """The counts of one catalog, and each caller's last search. `most`: maximum pairs that are kept."""
 
     def __init__(self, stored: Callable[[], Awaitable[UseStore | None]], most: int) -> None:
         self._stored = stored
@@ -121,7 +121,7 @@ class LearnedUse:
         self._writing = BackgroundTasks(logger, "Cannot write the counts of use")
 
     async def start(self) -> None:
-        """Read what was learned before; without a database, what is learned is forgotten at the end."""
+        """Read what was learned before; without a database, new counts are lost when the gateway stops."""
         try:
             stored = await self._stored()
             salt, counts = await stored.read() if stored is not None else (secrets.token_bytes(16), {})
@@ -131,28 +131,28 @@ class LearnedUse:
         self._table = UseTable(salt, self._most, counts)
 
     async def stop(self) -> None:
-        """Write down the last of it."""
+        """Write the last changes."""
         await self._writing.settled()
         await self._write()
 
     def prior(self, terms: Sequence[str], tools: Sequence[tuple[str, str]]) -> Floats | None:
-        """What use says of these tools for a search with these terms."""
+        """The prior of these tools for a search with these terms; None if nothing is known."""
         return self._table.prior(terms, tools) if self._table is not None else None
 
     def searched(self, caller: str, terms: Sequence[str], tools: Sequence[tuple[str, str]]) -> None:
-        """A caller was given these tools."""
+        """Remember the terms of a caller's search and the tools it returned."""
         self._searches.pop(caller, None)
         self._searches[caller] = _Search(tuple(terms), frozenset(tools), time.monotonic())
         while len(self._searches) > _MOST_CALLERS:
             self._searches.popitem(last=False)
 
     def called(self, caller: str, server: str, name: str) -> None:
-        """A caller's call succeeded: if its last search returned the tool, that is what the search was for."""
+        """Count a successful call if the caller's last search returned the tool."""
         search = self._searches.get(caller)
         is_recent = search is not None and time.monotonic() - search.at < _REMEMBERED
         if self._table is None or search is None or not is_recent or (server, name) not in search.tools:
             return
-        # Once a search: twenty calls in a loop are one choice.
+        # Count once per search: twenty calls in a loop are one choice.
         del self._searches[caller]
         self._changed |= self._table.count(search.terms, self._table.tool(server, name))
         if not self._writing:

@@ -1,8 +1,8 @@
-"""The live catalog: which tools exist now, what they cost, and the index that finds them.
+"""The live catalog: the tools that exist now, what they cost, and the index that finds them.
 
-Listens to the pool, feeds ingestion, and publishes snapshots, which never change. Ingesting, indexing and naming run in
-threads. A server that dies is removed at once, at whatever size. The more servers there are, the more changes one
-announcement stands for, because every listener looks at all servers.
+Listens to the pool, feeds ingestion, and publishes immutable snapshots, which the gateway reads. Ingesting, indexing
+and naming run in threads. A server that dies is removed at once, however many tools there are. With more servers, one
+announcement covers more changes, because every listener examines all servers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mcp_optimizer.catalog.embedding import Embedding, KnownVectors
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import ServerText, ToolRecord
+from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.memory import LongLived, give_back
@@ -29,22 +30,22 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.upstream.state import UpstreamState
+from mcp_optimizer.upstream.state import KnownServer, UpstreamState
 
 _PAUSE_EACH = 0.00005
 _LONGEST_PAUSE = 0.25
-"""Seconds between two announcements: for each server, and at most. With a dozen servers nobody notices."""
+"""Seconds between two announcements: per server, and the maximum. With a dozen servers the pause is not noticeable."""
 
 
 class ChangeAnnouncements:
-    """The next change, for any number of waiters."""
+    """Wakes any number of waiters at the next change."""
 
     def __init__(self) -> None:
         self._news: asyncio.Event | None = None
         self._is_due = False
         self._told_at = 0.0
         self.told = 0
-        """How often somebody was told."""
+        """Number of announcements that had waiters."""
 
     async def changed(self) -> None:
         """Wait for the next change."""
@@ -53,7 +54,7 @@ class ChangeAnnouncements:
         await self._news.wait()
 
     def tell(self, servers: int) -> None:
-        """Something changed in a catalog of so many servers. All changes in one turn of the loop are told once."""
+        """Announce a change in a catalog of so many servers. Changes in one turn of the loop share an announcement."""
         if self._news is None or self._is_due:
             return
         self._is_due = True
@@ -76,10 +77,10 @@ class ChangeAnnouncements:
 logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.5
-"""Minimum seconds between indexes while servers are ingested; longer if the last index took more than a tenth of it."""
+"""Minimum seconds between indexes while servers are ingested, or ten times as long as the last index took."""
 
 _TAKEN_IN = 10.0
-"""Seconds after which a change is announced, whether or not its tools can be listed yet."""
+"""Maximum seconds that `taken_in` waits for the tools to become listable."""
 
 _REINDEX_INTERVAL = 5.0
 """Seconds between indexes while servers are embedded one after the other."""
@@ -91,7 +92,8 @@ _AT_ONCE = 4
 class LiveCatalog:
     """Holds the newest snapshot. `on_state` is the pool's listener.
 
-    No server's tool gets one of the `own_names` of the gateway's tools; `admission` decides which listed ones exist.
+    No server's tool may get one of `own_names`, the names of the gateway's tools. `admission` decides which of the
+    listed tools exist.
     """
 
     def __init__(
@@ -120,17 +122,20 @@ class LiveCatalog:
         self._outdated = False
         self._news = ChangeAnnouncements()
         self._asked_for: set[str] = set()
-        """Servers whose last listing was looked for, or needs not be."""
+        """Servers whose stored listing was already requested."""
         self._to_recall: set[str] = set()
+        self._recalling: asyncio.Task[None] | None = None
+        self._known: dict[str, KnownServer] = {}
+        """What servers said of themselves when they were listed last, until it is asked for."""
         # Searches read these from threads while the event loop changes them.
         self._changing = threading.Lock()
         self._states: dict[str, UpstreamState] = {}
         self._index = SearchIndex((), vocabulary)
         self._running = RunningTools()
         self._forgotten: set[str] = set()
-        """Servers of which the index has tools that are not theirs any more."""
+        """Servers whose tools in the index are no longer valid."""
         self._expected: set[str] = set()
-        """Servers of which the index has tools that they listed before, and have not listed again yet."""
+        """Servers whose tools in the index come from an earlier listing and are not confirmed yet."""
         self._unapproved = self._admissions.unapproved()
         self._snapshot: Snapshot | None = None
 
@@ -140,16 +145,16 @@ class LiveCatalog:
         return self._snapshot or self._composed()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show what was made elsewhere, until something changes here: a catalog that is only reported on."""
+        """Show a snapshot made elsewhere until something changes, for a catalog that is only reported on."""
         self._snapshot = snapshot
 
     def expect_encoder(self) -> None:
-        """An encoder is being loaded: until `use_encoder`, search goes by words, and says so."""
+        """Note that an encoder is being loaded: until `use_encoder`, search uses only words and reports that."""
         self._embedding.expect()
         self._snapshot = None
 
     def on_state(self, state: UpstreamState) -> None:
-        """Handles a change of a server's state. Cheap, and in effect when it returns."""
+        """Handle a change of a server's state. Cheap, and in effect when it returns."""
         is_running = state.status is ServerStatus.RUNNING
         is_new = state.name not in self._states
         with self._changing:
@@ -163,18 +168,18 @@ class LiveCatalog:
         if is_running and state.listing.summary_of is None:
             self._take_in_later(state)
         if is_new and self._records:
-            # A name may now refer to this server that was another's before.
+            # A name that referred to another server may now refer to this one.
             self._outdated = True
             self._tasks.spawn(self._reindex())
         self._tell()
 
     def _expect(self, state: UpstreamState) -> None:
-        """Whether a server's tools are those it listed before. What it lists now may be others, which were not admitted
-        yet; so that counts until they are taken in.
+        """Note whether a server's tools in the index come from its earlier listing. That holds until its new listing,
+        which may differ and is not admitted yet, is ingested.
         """
         name, before = state.name, self._states.get(state.name)
         was_running = before is not None and before.status is ServerStatus.RUNNING
-        if state.status is ServerStatus.STARTING:
+        if state.status in (ServerStatus.STARTING, ServerStatus.RESTING):
             is_expected = name in self._records
         elif state.status is not ServerStatus.RUNNING:
             is_expected = False
@@ -189,33 +194,45 @@ class LiveCatalog:
         self._to_recall.add(server)
         if len(self._to_recall) == 1:
             # All servers of a start are told of in one turn, and looked for together.
-            self._tasks.spawn(self._recall())
+            self._recalling = self._tasks.spawn(self._recall())
+
+    async def recalled(self, spec: ServerSpec) -> KnownServer | None:
+        """What is known of a server that was listed with the same entry; None if it has to run to be known."""
+        while self._recalling is not None and not self._recalling.done():
+            await asyncio.wait([self._recalling])
+        known = self._known.pop(spec.name, None)
+        is_expected = spec.name in self._expected and self._states[spec.name].spec == spec
+        return replace(known, tools=len(self._records[spec.name])) if known is not None and is_expected else None
 
     async def _recall(self) -> None:
         """Have the tools of starting servers found as they listed them last."""
-        states = [self._states[name] for name in self._to_recall if name in self._states]
+        specs = [self._states[name].spec for name in self._to_recall if name in self._states]
         self._to_recall.clear()
-        for name, listing in (await self._ingestion.recall([state.spec for state in states])).items():
+        known = await self._ingestion.recall_servers(specs)
+        for name, listing in (await self._ingestion.recall(specs)).items():
             if (state := self._awaited(name)) is not None:
-                await self._take_back(replace(state, listing=listing))
+                said = known[name].instructions if name in known else ""
+                await self._take_back(replace(state, listing=listing, instructions=said))
+        self._known |= known
         if self._outdated:
             await self._reindex()
 
     def _awaited(self, server: str) -> UpstreamState | None:
-        """The state of a starting server of which no tools are known."""
+        """The state of a server if it is starting and its tools are not known."""
         state = self._states.get(server)
         is_awaited = state is not None and state.status is ServerStatus.STARTING and server not in self._records
         return state if is_awaited else None
 
     async def _take_back(self, state: UpstreamState) -> None:
-        said = ServerText(state.spec.description)
         found = await self._admissions.recalled(state)
-        records = await self._ingestion.take_in(state.name, found, said=said)
+        said = ServerText(state.spec.description, found.instructions)
+        records = await self._ingestion.take_in(state.name, found.definitions, said=said)
         now = self._awaited(state.name)
-        # Unless the server came up, or is another one by now.
+        # Skip it if the server came up meanwhile, or its name means another server by now.
         if records and now is not None and now.spec == state.spec:
             with self._changing:
                 self._records[state.name], self._said[state.name] = records, said
+                self._admissions.recall(state, found)
                 self._expected.add(state.name)
                 self._running.switch(state.name, on=state.name not in self._forgotten)
                 self._snapshot = None
@@ -223,7 +240,7 @@ class LiveCatalog:
             self._tasks.spawn(self._embed(records))
 
     def forget(self, server: str) -> None:
-        """A server was removed, or its name means another one: none of its tools is there when this returns."""
+        """Remove a server that is gone or whose name means another one; its tools are gone when this returns."""
         with self._changing:
             self._states.pop(server, None)
             self._expected.discard(server)
@@ -241,14 +258,14 @@ class LiveCatalog:
 
     def _take_in_later(self, state: UpstreamState) -> None:
         self._arrivals.supersede(state.name)
-        # A server that lists the same tools as before is already there and costs nothing.
+        # A server that lists the same tools as before is already in the catalog and costs nothing.
         if not self._admissions.has(state):
             self._arrivals.wait(state)
             if self._arrivals.under_way + self._arrivals.waiting <= _AT_ONCE:
                 self._tasks.spawn(self._take_in_waiting())
 
     def reconsider(self, servers: Iterable[str]) -> None:
-        """Have the last listings of these servers admitted again, because somebody decided about their tools."""
+        """Admit the last listings of these servers again, after a decision about their tools."""
         for name in [name for name in servers if name in self._states and not self._arrivals.awaits(name)]:
             if (again := self._admissions.again(self._states[name], self._records.get(name, ()))) is not None:
                 self._take_in_later(again)
@@ -264,12 +281,12 @@ class LiveCatalog:
                 self._give_up(state.name)
             finally:
                 self._arrivals.end()
-            # Hundreds of servers at once are indexed together, not one by one; a few are not delayed.
+            # Index hundreds of servers together instead of one by one, without delaying a few.
             if self._outdated and (self._arrivals.is_over or time.monotonic() > self._next_index_at):
                 await self._reindex()
 
     def _give_up(self, server: str) -> None:
-        """What a server lists now cannot be taken in: what it listed before is not offered in its place."""
+        """Withdraw the tools of an earlier listing, because the server's present listing cannot be ingested."""
         if server in self._expected:
             with self._changing:
                 self._expected.discard(server)
@@ -280,7 +297,7 @@ class LiveCatalog:
             self._outdated = True
 
     async def use_encoder(self, encoder: Encoder | None) -> None:
-        """The encoder is loaded: embed everything ingested so far, and everything that comes."""
+        """Use a loaded encoder: embed all tools ingested so far and from now on."""
         self._embedding.use(encoder)
         self._snapshot = None
         for records in list(self._records.values()):
@@ -311,7 +328,7 @@ class LiveCatalog:
         await self._news.changed()
 
     async def taken_in(self) -> None:
-        """Wait until the tools that servers listed so far can be listed by us, for a limited time."""
+        """Wait, for a limited time, until the gateway can list the tools that servers listed so far."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TAKEN_IN):
                 while not self._arrivals.is_over or self._outdated:
@@ -328,10 +345,10 @@ class LiveCatalog:
     async def _take_in(self, state: UpstreamState, number: int) -> None:
         admitted = await self._admissions.of(state)
         said = ServerText(state.spec.description, admitted.instructions)
-        # What is said about a server is part of how each of its tools is found.
+        # The text about a server is part of how each of its tools is found.
         before = self._records.get(state.name, ()) if self._said.get(state.name) == said else ()
         records = await self._ingestion.take_in(state.name, admitted.definitions, before, said)
-        # Unless a newer listing overtook this one.
+        # Skip it if a newer listing overtook this one.
         if self._arrivals.is_latest(state.name, number):
             is_whole = admitted.is_whole and self._admissions.was_whole(state.name)
             is_same = is_whole and _are_same(records, self._records.get(state.name))
@@ -347,7 +364,7 @@ class LiveCatalog:
             self._tasks.spawn(self._keep(state, records))
 
     def _confirm(self, server: str) -> None:
-        """A server listed again what the index already has of it."""
+        """Note that a server listed the tools that the index already has."""
         with self._changing:
             self._expected.discard(server)
             self._snapshot = None
@@ -361,12 +378,12 @@ class LiveCatalog:
                 self._snapshot = None
 
     async def _keep(self, state: UpstreamState, records: Sequence[ToolRecord]) -> None:
-        await self._ingestion.store(state.spec, records)
+        await self._ingestion.store(state.spec, records, state)
         await self._embed(records)
 
     async def _embed(self, records: Sequence[ToolRecord]) -> None:
         await self._embedding.embed(records)
-        # With more servers to come, an index for each would take longer than the embedding.
+        # If more servers wait, an index for each would take longer than the embedding.
         is_time = self._embedding.is_last or time.monotonic() - self._indexed_at > _REINDEX_INTERVAL
         if self._outdated and is_time and self._embedding.encoder is not None:
             await self._reindex()
@@ -402,7 +419,7 @@ class LiveCatalog:
         with self._changing:
             kept = {server for server in plan.records if self._records.get(server) is not plan.records[server]}
             self._forgotten &= kept
-            # Servers that came or went meanwhile.
+            # Apply what happened to servers while the index was built.
             self._expected -= {name for name in self._expected if self._is_confirmed(name, plan)}
             running = {name for name, state in self._states.items() if state.status is ServerStatus.RUNNING}
             running |= self._expected
@@ -446,7 +463,7 @@ class LiveCatalog:
             return self._snapshot
 
     def _count(self, wire_json: str) -> int:
-        # As at ingestion: what the tokenizer chokes on must not cost the tools.
+        # As at ingestion: a text that the tokenizer fails on must not lose the tools.
         return self._counter.count_or_zero(wire_json, "a tool under its longer name")
 
 

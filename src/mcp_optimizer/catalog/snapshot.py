@@ -1,4 +1,7 @@
-"""Everything known about servers and tools at one moment. Never changes; large parts are computed on demand."""
+"""Everything known about servers and tools at one moment. Made by the live catalog, read by the gateway.
+
+Immutable; large parts are computed on demand.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Tools are at their position in `index`; None means that they cannot be found, because their server is down.
+    """One moment of the catalog. `tools` are ordered as in `index`; None means that a tool's server is down.
 
-    `table` and `mask` say where; without them, all tools must run.
+    `table` has the positions by name, `mask` those that run; without both, all tools must run.
     """
 
     tools: Sequence[CatalogTool | None] = ()
@@ -35,10 +38,10 @@ class Snapshot:
     table: NameTable | None = None
     mask: bytes | None = None
     unapproved: Unapproved = field(default_factory=Unapproved)
-    """Of running servers: tools that changed since they were approved."""
+    """Tools and instructions of running servers that are not approved in their present form."""
     expected: frozenset[str] = frozenset()
-    """Servers whose tools can be found because they listed them before, and that have not listed them again yet: they
-    are starting, or what they list is just being read. A call waits for them.
+    """Servers whose tools come from an earlier listing: the server is starting, or its new listing is being ingested. A
+    call waits for it.
     """
 
     @lazy
@@ -47,13 +50,13 @@ class Snapshot:
 
     @property
     def allowed(self) -> Mask:
-        """The positions that may be found."""
+        """The mask of positions that may be found."""
         return np.frombuffer(self._is_running, dtype=np.bool_)
 
     @lazy
     def sent_tokens(self) -> int:
-        """What clients that send all definitions to a model send of them: name, description and input schema. The
-        baseline also has what no client sends, such as output schemas and annotations.
+        """Tokens of the name, description and input schema of all running tools: what clients without a gateway send.
+        The baseline also counts what no client sends, such as output schemas and annotations.
         """
         return sum(tool.record.sent_tokens for tool in self.running)
 
@@ -90,14 +93,14 @@ class Snapshot:
         return _ByName(self)
 
     def listed_as(self, name: str) -> CatalogTool | None:
-        """The running tool with this public name, as `by_name` says it, in a third of the time."""
+        """The running tool with this public name. Same answer as `by_name`, in a third of the time."""
         names = self.names
         position = names.first.get(name)
         if position is None:
             return None
         tool = self.tools[position]
         if tool is not None and tool.name == name:
-            # As nearly always: no other tool has, or may get, this name.
+            # The usual case: the first tool with this name has it now.
             return tool
         others = self.at(names.further.get(name, ()))
         return next((other for other in others if other.name == name), None)
@@ -115,8 +118,8 @@ class Snapshot:
         return [tool for position in positions if (tool := self.tools[position]) is not None]
 
     def confined(self, servers: Collection[str], named: Collection[str] | None = None) -> Snapshot:
-        """As if only these servers existed: their tools, at positions of their own, and their words. `named` are those
-        whose names mean them and nothing else; None: all.
+        """The snapshot as if only these servers existed: their tools at new positions, and their words. `named` are the
+        servers whose names count as server names; None means all.
         """
         names = self.names
         at = [position for server in sorted(servers) for position in names.of_server(server)]
@@ -142,9 +145,14 @@ class Snapshot:
         """Whether any tool can be found."""
         return any(self._is_running)
 
+    @lazy
+    def starting(self) -> frozenset[str]:
+        """Servers of which tools are known from before, that are starting and have not been started by a use."""
+        return frozenset(name for name in self.expected if not self.states[name].is_resting)
+
     @property
     def is_starting(self) -> bool:
-        """Whether a server of which no tools are known is still starting, or its tools are still being ingested."""
+        """Whether a server without known tools is still starting, or its tools are still being ingested."""
         return any(not state.is_down for state in self._missing)
 
     def missing(self) -> list[UpstreamState]:
@@ -153,10 +161,10 @@ class Snapshot:
 
     @lazy
     def _missing(self) -> tuple[UpstreamState, ...]:
-        # Of some servers, all tools are held.
+        # A server whose tools are all held has none in the table.
         held = {server for server, _ in self.held}
         known = {*self.names.ranges, *held} if held else self.names.ranges
-        # Found once for all: while thousands of servers start, they are looked through several times a second.
+        # Local names, because while thousands of servers start, this loop runs several times a second.
         running, starting = ServerStatus.RUNNING, ServerStatus.STARTING
         return tuple(
             state

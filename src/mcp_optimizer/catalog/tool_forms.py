@@ -1,7 +1,7 @@
-"""The forms in which a tool's definition is sent: signature, compressed schema, or as its server wrote it.
+"""Makes the forms in which a tool's definition is sent: signature, compressed schema, or as its server wrote it.
 
-Each form of a definition is made and counted once and then cached. None is larger than the original: if a form would
-be, the original is sent instead. Called by the gateway; pure except for that cache.
+Each form of a definition is made and counted once and then cached. If a form would be larger than the original, the
+original is sent instead. Called by the gateway; pure except for that cache.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mcp_optimizer.domain.tools import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
 _WITH_NOTES = 3
-"""Tools of a reply whose parameters get notes, not only names and types."""
+"""Number of tools in a reply whose parameters get notes, not only names and types."""
 
 _MOST_REMEMBERED = 20_000
 _LARGEST = 100_000
 """Maximum characters of a definition that is compressed or written as a signature: a larger one fits no reply."""
 
 _LEAST_SHARE = 300
-"""Minimum tokens of a reply per tool, if the tools are too many or too large for it."""
+"""Minimum tokens per tool of a reply that is too small for its tools."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -44,7 +44,7 @@ class Detail(StrEnum):
     """How much of a definition a reply contains."""
 
     SIGNATURE = "signature"
-    PYTHON = "python"  # as scripts call it; the gateway writes it, and here it counts as a signature
+    PYTHON = "python"  # as scripts call it; written by the gateway, treated as a signature in this module
     SCHEMA = "schema"
     FULL = "full"
 
@@ -60,7 +60,7 @@ class Form:
     definition: McpTool
     tokens: int
     is_abbreviated: bool = False
-    """Whether parts were left out; the form says so in their place."""
+    """Whether parts were left out; the form marks each omission."""
 
     @property
     def cost(self) -> int:
@@ -68,14 +68,14 @@ class Form:
         return self.tokens or len(self.definition.model_dump_json().encode("utf-8", "surrogatepass"))
 
     def text(self, detail: Detail) -> str:
-        """What a person is shown of it: the signature, or where it has none, the definition as JSON."""
+        """The form for a person to read: the signature, or the definition as JSON if it has none."""
         is_signature = detail in _SIGNATURES and self.definition.input_schema == ANY_OBJECT
         return (self.definition.description or "") if is_signature else self.definition.model_dump_json(indent=2)
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """A compressed definition as JSON. Parsed, it would take ten times the memory, and few are read."""
+    """A compressed definition, as JSON because parsed it would take ten times the memory, and few are read."""
 
     wire_json: str
     tokens: int
@@ -83,7 +83,7 @@ class _Kept:
 
 
 Groups = Mapping[str, Mapping[str, Sequence[str]]]
-"""By tool: the parameter groups from the settings."""
+"""The parameter groups from the settings, by tool."""
 
 
 class ToolForms:
@@ -108,7 +108,7 @@ class ToolForms:
         self._new: dict[tuple[str, Dialect], None] = {}
 
     def form(self, tool: CatalogTool, detail: Detail, notes: Notes | None = None) -> Form:
-        """The definition in a detail, or unchanged if that is no larger."""
+        """The definition in the given detail, or unchanged if that is no larger."""
         original = Form(tool.definition, self._tokens(tool))
         # A count of 0 cannot be compared: a definition that the tokenizer failed on is sent as its server wrote it.
         if detail is Detail.FULL or not tool.tokens:
@@ -117,7 +117,7 @@ class ToolForms:
         return made if made.tokens < tool.tokens else original
 
     def text(self, tool: CatalogTool, notes: Notes) -> str:
-        """The signature as text, for a reader that pays for no JSON around it."""
+        """The signature as text, for a reader that gets it without JSON around it."""
         key = (tool.record.definition_hash, notes)
         if (known := self._texts.get(key)) is None:
             details = abbreviated(tool.record.details, _LARGEST) if _is_large(tool) else tool.record.details
@@ -157,7 +157,7 @@ class ToolForms:
         return Notes.NONE if self._notes is Notes.SENTENCE and place >= _WITH_NOTES else self._notes
 
     def _abbreviated(self, tool: CatalogTool, detail: Detail, notes: Notes, most: int) -> Form:
-        """As much of a definition as fits the tokens."""
+        """A form with as much of the definition as fits `most` tokens."""
         size = 4 * most
         while size >= _LEAST_SHARE:
             short = abbreviated(tool.definition, size)
@@ -173,16 +173,16 @@ class ToolForms:
         return Form(bare, self._count(bare), is_abbreviated=True)
 
     def _tokens(self, tool: CatalogTool) -> int:
-        """What a definition costs that is sent whole: less than its server's, if that has hidden characters."""
+        """The tokens of a definition sent whole: fewer than the server's if hidden characters are removed from it."""
         return self._count(tool.definition) if tool.record.definition.has_hidden_text else tool.tokens
 
     def _count(self, definition: McpTool) -> int:
-        # The tokenizer chokes on some texts, and a tool must be found all the same.
+        # The tokenizer fails on some texts, and such a tool must be found too.
         return self._counter.count_or_zero(definition.model_dump_json())
 
     def _said_once(self, forms: list[Form]) -> list[Form]:
         forms = list(forms)
-        # What is sent as its server wrote it, because that is smaller, has no signature.
+        # A definition sent as its server wrote it has no signature.
         written = [at for at, form in enumerate(forms) if form.definition.input_schema == ANY_OBJECT]
         texts = say_once([forms[at].definition.description or "" for at in written])
         for at, text in zip(written, texts, strict=True):
@@ -201,7 +201,7 @@ class ToolForms:
         return Form(renamed, self._counter.count_tool_tokens(renamed))
 
     def listing(self, tool: CatalogTool, dialect: Dialect) -> dict[str, Any]:
-        """The same as `schema`, as an entry of a list."""
+        """The same as `schema`, as an entry of a tool list."""
         return {**json.loads(self._keep(tool, dialect).wire_json), "name": tool.name}
 
     def prepare(self, tools: Iterable[CatalogTool], dialect: Dialect) -> None:
@@ -219,7 +219,7 @@ class ToolForms:
         return plans
 
     def steps(self, tool: CatalogTool) -> tuple[Step, ...]:
-        """What each technique did to a tool."""
+        """The effect of each compression technique on a tool."""
         return self._compress(tool, self.dialect, explained=True).steps
 
     def unknown(self, tools: Iterable[CatalogTool], dialect: Dialect | None = None) -> list[str]:
@@ -269,7 +269,7 @@ class ToolForms:
             if made.tokens:
                 self._new[key] = None
                 if len(self._new) > _MOST_REMEMBERED:
-                    # Without a store, nobody takes them.
+                    # Without a store, `take_new` is never called.
                     self._new.pop(next(iter(self._new)), None)
         return known
 

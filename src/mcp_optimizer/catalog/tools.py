@@ -1,7 +1,7 @@
 """A tool in the catalog: its definition, its cost, how it is found, and its names for clients. Values only.
 
-The table of all possible names is built in a thread, once per index. Which of its names a tool has at a moment depends
-on the other running servers; see `building`.
+The table of all possible names is built in a thread, once per index. Which of its names a tool currently has depends on
+the other running servers; see `building`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class ToolRecord:
     counts: TermCounts
     vector_key: str
     successors: tuple[str, ...] | None = None
-    """The names that a deprecated tool points to; None: it is not deprecated."""
+    """The names that a deprecated tool points to; None if it is not deprecated."""
     purpose: str = ""
-    """What the server file says its server is for."""
+    """The description of its server in the server file."""
     hints: Mapping[str, bool] = field(default_factory=dict, hash=False)
-    """What its annotations claim about its effects."""
+    """The claims of its annotations about its effects."""
     sent_tokens: int = 0
-    """The part of `token_count` that clients send to a model: of the name, the description and the input schema."""
+    """The part of `token_count` that clients send to a model: the name, the description and the input schema."""
 
     @property
     def name(self) -> str:
@@ -58,13 +58,13 @@ class ToolRecord:
 
 
 def vector_key(text: str) -> str:
-    """The key of its vector: the text that the encoder read, which includes the server's name."""
+    """The key of a tool's vector: a hash of the text that the encoder reads, which includes the server's name."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
 class ServerText:
-    """What is said about a server: by the server file, and by as much of its own instructions as was admitted."""
+    """The text about a server: its description in the server file, and the admitted part of its own instructions."""
 
     purpose: str = ""
     instructions: str = ""
@@ -84,7 +84,7 @@ def make_records(
     vocabulary: Vocabulary,
     said: ServerText = NOTHING_SAID,
 ) -> list[ToolRecord]:
-    """Ordered by name, whatever order the server uses."""
+    """The records of a server's tools, ordered by name whatever order the server uses."""
     return [
         _record(server, definition, counts.get(definition.definition_hash, 0), vocabulary, said)
         for definition in sorted(definitions, key=lambda definition: definition.name)
@@ -103,8 +103,8 @@ def _record(
 
 
 def _sent_tokens(definition: Definition, tool: McpTool, token_count: int) -> int:
-    """By the share of its characters: to count it again would take as long as the first time, at every start. On the
-    demo's 85 tools it is half a percent below the count.
+    """Estimated by its share of the characters, because counting would double the counting time at every start. On the
+    demo's 85 tools the estimate is half a percent below the count.
     """
     if not token_count:
         return 0
@@ -117,7 +117,7 @@ _HINTS = ("readOnlyHint", "destructiveHint")
 
 
 def effect_hints(annotations: Mapping[str, Any] | None) -> Mapping[str, bool]:
-    """What annotations claim about a tool's effects; anything but true and false claims nothing."""
+    """The claims of annotations about a tool's effects; values other than true and false are ignored."""
     if not annotations:
         return _NO_HINTS
     return {name: value for name in _HINTS if isinstance(value := annotations.get(name), bool)} or _NO_HINTS
@@ -141,7 +141,7 @@ class CatalogTool:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its server and its own name there, which no other tool shares."""
+        """Its server and its own name on that server; unique."""
         record = self.record
         return record.server, record.definition.name
 
@@ -165,8 +165,7 @@ class NameTable:
     first: Mapping[str, int] = field(default_factory=dict)
     """The first tool of each name."""
     further: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """The other tools of a shared name. Most names belong to one tool, and a list for each would be most of the work.
-    """
+    """The other tools of a shared name; separate, because most names belong to one tool and need no list."""
     beginnings: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
@@ -203,7 +202,7 @@ class NameTable:
         """The position of a server's tool with this own name."""
         first = self.first.get(own)
         if first is not None and self.records[first].server == server and self.records[first].name == own:
-            # As nearly always: no other server has such a tool.
+            # The usual case: no other server has a tool with this name.
             return first
         found = self.of_server(server)
         at = bisect_left(found, own, key=lambda position: self.records[position].name)
@@ -214,7 +213,7 @@ class NameTable:
         return [position for position in self.named(own) if self.records[position].name == own]
 
     def beginning_like(self, name: str) -> Iterator[int]:
-        """Positions of the tools whose own names begin like a name, most similar first."""
+        """Positions of the tools whose own names share a prefix with a name, longest prefix first."""
         for beginning in _beginnings(name):
             yield from self.beginnings.get(beginning, ())
 

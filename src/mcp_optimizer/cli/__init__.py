@@ -1,4 +1,4 @@
-"""The command line: `mcp-optimizer`. One file per group of commands; heavy parts load when a command needs them."""
+"""The command line: `mcp-optimizer`. One file per group of commands; heavy modules load when a command needs them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ PANELS: Final = {
     "Share": {"keys": "key", "policy": "policy", "audit": "audit"},
     "Run for good": {"service": "service", "health": "health"},
 }
-"""The parts of the help: in each, the modules of this package, and the commands of each module."""
+"""The sections of the help: for each, the modules of this package, and the commands of each module."""
 
 SDK: Final = ("mcp", "mcp.client", "mcp.server")
-"""Packages that import much more than we use: a client, a high-level server, and what that encrypts with."""
+"""Packages that import much more than we use: a client, a high-level server, and its cryptography."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -54,7 +54,7 @@ def options(*, version: _Version = False) -> None:
 
 
 def program(wanted: str = "") -> typer.Typer:
-    """All commands; or, if `wanted` is one, only those of its module: loading all of them takes half a second."""
+    """All commands; or, if `wanted` names one, only those of its module: loading all of them takes half a second."""
     app = CommandGroup(name="mcp-optimizer", no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(options)
     named = {command for modules in PANELS.values() for commands in modules.values() for command in commands.split()}
@@ -78,6 +78,6 @@ def main() -> None:
         print(printable(f"error: {failure.message}"), file=sys.stderr)
         sys.exit(failure.code)
     except BrokenPipeError:
-        # The reader of our output is gone (`| head`): not an error worth a traceback.
+        # The reader of our output has closed it (`| head`): not an error worth a traceback.
         sys.stderr.close()
         sys.exit(0)

@@ -1,6 +1,6 @@
 """Records in the audit what commands change, such as secrets, keys and entries of the server file.
 
-Called when the change is done. A value is never recorded.
+Called after the change is made. A value is never recorded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mcp_optimizer.config.settings import Settings
 
 
 async def record_act(settings: Settings, method: str, name: str = "", server: str = "", outcome: str = "ok") -> None:
-    """Add an act to the audit of these settings, such as `secret/set` of a name; never a value."""
+    """Record an act, such as `secret/set` of a name, in the audit of these settings; never a value."""
     if not settings.audit:
         return
     from mcp_optimizer.access.audit.command_acts import record
@@ -34,5 +34,5 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        # A container may run as a user without a name.
+        # A container may run as a user that has no name.
         return "an unnamed user"

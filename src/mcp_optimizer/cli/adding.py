@@ -112,7 +112,7 @@ def add(
 
 
 class _Adding:
-    """One server on its way into the server file."""
+    """One server while it is being added to the server file."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class _Adding:
         self._is_off = is_off
 
     async def add(self, *, dry_run: bool, is_agreed_to: bool, checks: bool) -> bool:
-        """Whether it was added and works, as far as that was looked at."""
+        """Add the server; returns whether it works, as far as that was tested."""
         from platformdirs import user_data_path
 
         from mcp_optimizer.config.packages.finding import Places, find_server, installed_programs
@@ -169,7 +169,7 @@ class _Adding:
         from mcp_optimizer.config.serverfile.file_edits import file_text, with_entry
 
         name = checked_name(self._name or found.draft.name)
-        # Before anybody is asked for anything.
+        # Before asking the user for any value.
         with_entry(file_text(self._settings.server_file), name, {})
         return name
 
@@ -199,7 +199,7 @@ class _Adding:
         return {**facts, "file": str(self._settings.server_file), "written": written}
 
     def _confirm(self, found: FoundServer, is_agreed_to: bool) -> None:
-        """What runs was decided by somebody else, so the user looks at it first."""
+        """A third party chose what will run, so the user confirms it first."""
         if is_agreed_to or not found.draft.is_foreign:
             return
         if not is_terminal():

@@ -22,7 +22,7 @@ from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 
 @dataclass(frozen=True)
 class AddChoices:
-    """What the user said on the command line. `secrets` are names; their values are asked for."""
+    """The user's command-line options. `secrets` are names; their values are asked for."""
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -40,7 +40,7 @@ class FilledEntry:
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
-    """`NAME=VALUE` by name; those of `--input` may be repeated, so they are tuples."""
+    """`NAME=VALUE` by name; `--input` may repeat a name, so its values are tuples."""
     found: dict[str, Any] = {}
     for text in texts or ():
         name, separator, value = text.partition("=")
@@ -54,13 +54,13 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
 
 
 def filled(draft: Draft, given: AddChoices, name: str, *, asks: bool) -> FilledEntry:
-    """The entry of a draft, from what was given and, where somebody can be asked, what was asked."""
+    """The entry of a draft, from the options and, at a terminal, from answers."""
     inputs = dict(given.inputs)
     env, headers = dict(given.env), dict(given.headers)
     for values, texts in ((env, draft.env), (headers, draft.headers)):
         for key in [key for key in values if key in texts]:
             if len(texts[key]) == 1 and isinstance(gap := texts[key][0], Gap) and gap.key not in inputs:
-                # It is the answer to a question, and is checked like one.
+                # It answers a question, and is checked like any answer.
                 inputs[gap.key] = (values.pop(key),)
     draft = _with_more_secrets(draft.with_values(env, headers), given.secrets)
     if unknown := [key for key in inputs if key not in draft.wanted]:
@@ -79,7 +79,7 @@ def filled(draft: Draft, given: AddChoices, name: str, *, asks: bool) -> FilledE
 
 
 def _with_more_secrets(draft: Draft, names: Sequence[str]) -> Draft:
-    """With the variables or headers that the user wants to be secret, unless the server asks for them anyway."""
+    """Also makes the chosen variables or headers secret, unless the server asks for them anyway."""
     for name in names:
         if name in draft.wanted:
             marked = replace(draft.wanted[name], is_secret=True, is_required=True)
@@ -111,7 +111,7 @@ def _checked(wanted: WantedInput, values: Sequence[str]) -> tuple[str, ...]:
 def _ask(
     draft: Draft, answers: dict[str, tuple[str, ...]], secrets: dict[str, str], server: str, named: Sequence[str]
 ) -> None:
-    """Adds what is asked for to the answers; values of secrets to `secrets`, and their references to the answers."""
+    """Adds what the user enters to the answers; secret values go to `secrets`, and their references to the answers."""
     if is_terminal():
         found = {one.key: asked_values(one) for one in draft.missing(answers) if not one.default or one.is_secret}
         found |= {key: (hidden_value(key),) for key in named if key not in found and key not in answers}
@@ -133,7 +133,7 @@ def _ask(
 
 
 def _explained(missing: Sequence[WantedInput]) -> str:
-    """What is missing, and how to give it."""
+    """The missing inputs, and how to give them."""
     said = []
     for one in missing:
         how = f"--secret {one.key} (its value on stdin)" if one.is_secret else f"--input {shlex.quote(one.key)}=VALUE"
@@ -143,7 +143,7 @@ def _explained(missing: Sequence[WantedInput]) -> str:
 
 
 def preview_facts(draft: Draft, name: str, filling: FilledEntry) -> dict[str, Any]:
-    """What will be run, without values of variables and headers."""
+    """What will run, without the values of variables and headers."""
     entry = filling.entry
     facts: dict[str, Any] = {"name": name}
     if "url" in entry:
@@ -159,7 +159,7 @@ def preview_facts(draft: Draft, name: str, filling: FilledEntry) -> dict[str, An
 
 
 def without_query(url: str) -> str:
-    """An address without what may be a secret in it."""
+    """An address without the parts that may be secret."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
@@ -172,7 +172,7 @@ def show_preview(draft: Draft, name: str, filling: FilledEntry, path: Path) -> N
     facts = preview_facts(draft, name, filling)
 
     def line(label: str, text: str, style: str = "") -> None:
-        # Blanks inside of an argument are part of the command; only a new line would look like another line of ours.
+        # Spaces in an argument belong to the command; only a line break could pass for another line of ours.
         shown = printable(text).replace("\n", " ")
         out.print(f"  {label:<8} {shown}", style=style or None, markup=False, soft_wrap=True)
 
@@ -202,6 +202,7 @@ async def first_start(settings: Settings, name: str, *, prints: bool) -> dict[st
         update={
             "servers": name,
             "encoder": "none",
+            "start_servers": "with the gateway",
             "wait": settings.start_timeout + 10,
             "restart_pause": 3_600.0,
             "restart_pause_max": 3_600.0,

@@ -76,7 +76,7 @@ def audit(
 
 
 def _end(text: str | None, now: datetime) -> float | None:
-    """The moment until which; of a date, its end."""
+    """The end of the period; of a date, that day's end."""
     if text is None:
         return None
     moment = read_since(text, now, "--until")
@@ -107,7 +107,7 @@ def _show(entries: list[AuditEntry], *, as_json: bool) -> None:
 
     if as_json:
         for entry in entries:
-            # A line for each, as in the file, so that one program reads both.
+            # One object per line, as in the file, so that one program can read both.
             print(printable_json(json.dumps(values_of(entry))))
         return
     out = console()

@@ -1,7 +1,7 @@
-"""What `connect` and `import` need to know of this machine.
+"""What `connect` and `import` need to know about this machine.
 
-Where clients' files are looked for and backups are kept, how a client starts this program, and how a client's own
-command is run.
+Where clients' files are looked for, where backups are kept, how a client starts this program, and how to run a
+client's own command.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def this_machine() -> Machine:
 
 
 def variables_of(path: Path) -> tuple[str, ...]:
-    """The variables of the environment that a server file uses. Whether it can be read is said where it is used."""
+    """The environment variables that a server file uses. An unreadable file is reported where it is used."""
     from mcp_optimizer.config.clients.finding import LARGEST, content_of
     from mcp_optimizer.config.serverfile.parser import servers_of
     from mcp_optimizer.config.serverfile.variables import variables_used
@@ -46,7 +46,7 @@ def variables_of(path: Path) -> tuple[str, ...]:
 
 
 def backups_of(settings: Settings) -> Backups:
-    """The copies of clients' files, beside the database."""
+    """The backups of clients' files, beside the database."""
     from platformdirs import user_data_path
 
     from mcp_optimizer.config.clients.backups import Backups
@@ -60,7 +60,7 @@ _SECONDS_OF_A_COMMAND = 60
 
 
 def this_program() -> list[str]:
-    """This program, as a client can start it from any folder."""
+    """The command that starts this program from any folder."""
     ending = ".exe" if sys.platform == "win32" else ""
     beside = Path(sys.executable).absolute().with_name(f"mcp-optimizer{ending}")
     if beside.is_file():
@@ -71,7 +71,7 @@ def this_program() -> list[str]:
 
 
 def run_client(words: Sequence[str]) -> str:
-    """Run a client's command; what went wrong, if anything. Its output may quote its file, so it is not shown."""
+    """Run a client's command; returns the error, if any. Its output may quote its file, so it is not shown."""
     shown = shlex.join(words[:3])
     program = shutil.which(words[0]) or words[0]
     try:

@@ -1,6 +1,6 @@
-"""Gives a command a gateway to work with: a running one that would answer the same, or a fresh one.
+"""Gives a command a gateway to work with: a running one that would give the same answer, or a fresh one.
 
-A fresh one shows on a terminal which servers are still starting. Every command that needs tools or servers comes
+While a fresh one starts, a terminal shows which servers it waits for. Every command that needs tools or servers comes
 through here.
 """
 
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run to the end, on uvloop if it is installed."""
+    """Run a coroutine to its end, on uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -40,7 +40,7 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
 @asynccontextmanager
 async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIterator[Optimizer]:
-    """A started optimizer whose servers are up, as far as they come up within `--wait`.
+    """A started optimizer whose servers are up, as far as they start within `--wait`.
 
     Missing servers are named on stderr, unless the command `shows_servers` itself.
     """
@@ -48,7 +48,7 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
         from mcp_optimizer.app.optimizer import Optimizer
         from mcp_optimizer.upstream.supervisor import restarts
 
-    # Trying things out on the command line does not count as use of the gateway.
+    # Experiments on the command line do not count as use of the gateway.
     optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False, "reload": False}))
     if "log_level" not in settings.model_fields_set:
         # Missing servers are reported once, below, not on every restart attempt.
@@ -69,9 +69,9 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
 
 
 def name_missing(missing: Sequence[Mapping[str, str]]) -> None:
-    """Which servers an answer does not cover, on stderr."""
+    """Name on stderr the servers that an answer does not cover."""
     for state in missing:
-        # A login that is needed says so itself.
+        # A login that is required is reported on its own.
         says_status = state["reason"].startswith(state["status"])
         status = "" if says_status else f" ({state['status']})"
         reason = f": {state['reason']}" if state["reason"] else ""
@@ -99,7 +99,7 @@ async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:
 
 
 _NEUTRAL = frozenset("config demo servers database wait log_level log_format".split())
-"""Options that choose a gateway, or change nothing in what it answers. With any other, the command starts servers."""
+"""Options that select a gateway, or do not affect its answers. With any other option, the command starts servers."""
 
 FreshFlag = Annotated[bool, typer.Option("--fresh", help="Start the servers, even if a gateway is running.")]
 
@@ -108,14 +108,14 @@ Begin = Callable[[Settings], AbstractAsyncContextManager["Optimizer"]]
 
 @dataclass(frozen=True)
 class Inquiry:
-    """Whom a command may ask: what was said on the command line, and the settings that it leads to."""
+    """Which gateway a command may ask: its options, and the settings they result in."""
 
     settings: Settings
     flags: frozenset[str]
     fresh: bool = False
 
     def answer(self, request: Request, begin: Begin = started, *, shows_servers: bool = False) -> Any:
-        """What the command prints. Missing servers are named on stderr, unless it `shows_servers` itself."""
+        """What the command prints. Missing servers are named on stderr, unless the command `shows_servers` itself."""
         gateway = self._running()
         if gateway is None:
             return run(_fresh(request, begin(self.settings)))["value"]
@@ -149,7 +149,7 @@ async def _fresh(request: Request, beginning: AbstractAsyncContextManager[Optimi
 
 
 def say(text: str) -> None:
-    """For people only; a program that reads our stderr wants errors there."""
+    """For people only; a program that reads our stderr wants only errors there."""
     if sys.stderr.isatty():
         from mcp_optimizer.runtime.terminal_text import in_a_line
 

@@ -41,13 +41,13 @@ ONE_SHOT_ONLY = frozenset({"wait"})
 SHARED_PANEL = "Options for every command"
 
 SHOWS_ALL = "mcp_optimizer.help_all"
-"""In a context's `meta`: the help lists the shared options too."""
+"""Set in a context's `meta` when the help lists the shared options too."""
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 SHORTER = {"tool_profile": "--profile"}
-"""Options that also have a shorter flag."""
+"""Options that also have a short flag."""
 
 
 def flag(name: str) -> str:
@@ -57,7 +57,7 @@ def flag(name: str) -> str:
 def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command every option (except those left out); it receives them as one `settings`.
 
-    A command with a parameter `flags` also receives the names of those on the command line.
+    A command with a parameter `flags` also receives the names of the options on the command line.
     """
     fields = [name for name in Settings.model_fields if name not in leave_out | FILE_ONLY]
 
@@ -87,9 +87,9 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
 
 
 def say_passed_over(settings: Settings) -> None:
-    """Name, in a line on stderr, the files of the working folder that are not used, and how they would be."""
+    """Name on stderr the files of the working folder that are not used, and how to use them."""
     if worker_place(os.environ) is not None:
-        # Whoever started this worker said it.
+        # The process that started this worker said it.
         return
     found: dict[str, str] = {}
     if settings.config is None and not settings.demo:
@@ -164,7 +164,7 @@ def _settings_file() -> inspect.Parameter:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """The type as the command line reads it."""
+    """The type that the command line parses."""
     if get_origin(annotation) in (Union, UnionType):
         annotation = next(part for part in get_args(annotation) if part is not NoneType)
     return annotation
@@ -195,7 +195,7 @@ class CommandGroup(typer.Typer):
 
 
 class Panel(CommandGroup):
-    """A titled part of the program's help: whatever is registered here is a command of the program."""
+    """A titled section of the program's help: a command registered here is a command of the program itself."""
 
     def __init__(self, program: typer.Typer, title: str) -> None:
         super().__init__()
@@ -212,11 +212,11 @@ class Panel(CommandGroup):
 _COMPLETION_SECONDS = 0.25
 _MOST_COMPLETIONS = 1_000
 _COMPLETABLE = re.compile(r"[A-Za-z0-9_.@/-]{1,200}", re.ASCII)
-"""What a shell reads as a word. Some evaluate what they are offered, and servers choose the names of their tools."""
+"""Words that are safe in a shell. Some shells evaluate completions, and servers choose the names of their tools."""
 
 
 def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The tools of a running gateway; without one, nobody knows them."""
+    """The tools of a running gateway, which alone knows them."""
     from mcp_optimizer.app.control.command_requests import ToolsRequest
 
     with contextlib.suppress(OptimizerError, OSError, ValueError, KeyError):

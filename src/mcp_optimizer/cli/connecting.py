@@ -1,7 +1,6 @@
 """`connect` and `disconnect`: our entry in the files of MCP clients. Starts no server.
 
-Shows each change as a diff and asks before it is made. Prints names and our own entry, never values of other
-entries.
+Shows each change as a diff and asks before making it. Prints names and our own entry, never values of other entries.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class ClientOutcome:
-    """What is planned for a client, or what became of it."""
+    """What is planned for a client, or what was done."""
 
     client: ClientProgram
     status: str
     """connect, disconnect, restore (planned); connected, disconnected, restored (done); unchanged; failed."""
     change: FileChange | None = None
     command: Sequence[str] = ()
-    """The client's own command for it."""
+    """The client's own command for the change."""
     note: str = ""
 
     @property
@@ -51,7 +50,7 @@ class ClientOutcome:
 
     @property
     def planned(self) -> FileChange:
-        """The change of an outcome that is open."""
+        """The change of an outcome that is still open."""
         assert self.change is not None
         return self.change
 
@@ -101,7 +100,7 @@ def _sentence(one: ClientOutcome, is_one_of_many: bool) -> str:
     if one.status == "unchanged":
         return f"{one.client.title} {one.note}; nothing was changed."
     if one.status == "failed":
-        # A single failure is the error of the command.
+        # A single failure is raised as the error of the command.
         return f"{one.note}" if is_one_of_many else ""
     return f"{one.client.title}: nothing was written yet."
 
@@ -149,7 +148,7 @@ FileFlag = Annotated[bool, typer.Option("--file", help="Edit the file, even if t
 
 @dataclass(frozen=True)
 class ConnectChoices:
-    """What a user chose."""
+    """The user's options."""
 
     name: str
     dry_run: bool
@@ -240,7 +239,7 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
             if not note and note_command(change, backups):
                 return replace(outcome, status="connected")
             note = note or f"{outcome.command[0]} did not write the entry, so the file was edited"
-            # The command may have changed the file although it failed.
+            # The command may have changed the file and still have failed.
             outcome = replace(planned(outcome.client), command=())
             if not outcome.is_open:
                 return outcome
@@ -251,7 +250,7 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
 
 
 def _restore(settings: Settings, clients: list[ClientProgram], choices: ConnectChoices) -> None:
-    """Put back what was moved, file by file; our entry goes from these files, too."""
+    """Restore moved servers, file by file, and remove our entry from these files."""
     from pathlib import Path
 
     from mcp_optimizer.config.clients.applying import take_out
@@ -285,7 +284,7 @@ def _disconnect(
     def planned(client: ClientProgram) -> ClientOutcome:
         change = disconnecting(client, machine, choices.name, in_project=choices.in_project)
         if change is None:
-            # Of a restored file it was said what became of it.
+            # A restored file was already reported.
             return ClientOutcome(client, "" if is_restored else "unchanged", note=f"has no entry {choices.name!r}")
         words = client.commands.to_remove(choices.name) if is_by_command(change, backups) else []
         return ClientOutcome(client, "disconnect", exact_undo(change, backups), command=_usable(words, choices))
@@ -312,7 +311,7 @@ def _carry_out(
     choices: ConnectChoices,
     act: str,
 ) -> None:
-    """Plan all, show it, ask, and do it; a client that fails does not stop the others."""
+    """Plan all changes, show them, ask, make them; one that fails does not stop the others."""
     outcomes = list(_attempts(clients, planned))
     open_ones = [one for one in outcomes if one.is_open]
     if not choices.as_json:
@@ -407,5 +406,5 @@ def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
 
 
 def _usable(words: list[str], choices: ConnectChoices) -> list[str]:
-    """A client's own command, if it may be used and is there."""
+    """A client's own command, if it may be used and is installed."""
     return words if words and not (choices.by_file or choices.in_project) and shutil.which(words[0]) else []

@@ -1,7 +1,7 @@
 """`servers` and `doctor`: the state of the configured servers, and how to fix what is wrong.
 
 `doctor` tries every server once. With `--fix` it shows the corrections that need no guess, asks, and writes them; all
-other bytes of the server file are kept, and a file that changed meanwhile stays as it is.
+other bytes of the server file are kept, and a file that changed in between is left alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def changes_of(row: dict[str, Any]) -> list[str]:
-    """What a person should know about tools and instructions that are not as they were approved."""
+    """Tools and instructions that differ from what was approved, for a person."""
     held, announced, said = row.get("held", []), row.get("announced", []), row.get("instructions")
     return [
         *([f"{counted(len(held), 'tool')} held until approved"] if held else []),
@@ -48,23 +48,23 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class Corrections:
-    """What can be corrected in a server file, and what was read of it."""
+    """What can be corrected in a server file, and the content it was found in."""
 
     file: Path
     content: bytes
     entries: tuple[EntryFix, ...] = ()
     opens_secrets: bool = False
-    """Whether it has keys, and other users can read it."""
+    """Whether the file has keys and other users can read it."""
 
     @property
     def lines(self) -> list[str]:
-        """What each does, for people."""
+        """A line for each correction, for people."""
         shown = [in_a_line(f"{fix.server}: {fix.says}") for fix in self.entries]
         return [*shown, f"let only you read {self.file}, which has keys"] if self.opens_secrets else shown
 
 
 def corrections(settings: Settings) -> Corrections | None:
-    """The corrections of the configured server file; None if it has none, or cannot be read."""
+    """The corrections of the configured server file; None if it needs none, or cannot be read."""
     from mcp_optimizer.config.serverfile.entry_fixes import entry_fixes
     from mcp_optimizer.config.serverfile.parser import parse_server_file, servers_of
     from mcp_optimizer.config.serverfile.self_reference import SAME_FILE
@@ -82,10 +82,10 @@ def corrections(settings: Settings) -> Corrections | None:
         document = parsed(text, FileKind.JSON)
         specs = parse_server_file(text, path, os.environ)
     except (OSError, UnicodeDecodeError, UnreadableText, ConfigurationError):
-        # Whoever reads it for its servers says why.
+        # Reading the servers reports why.
         return None
     themselves = {spec.name for spec in specs if spec.problem.startswith(SAME_FILE)}
-    # As they are written: an entry with a mistake has its keys too.
+    # From the raw document: an entry with a mistake may have keys, too.
     entries = servers_of(document, path)[1].values()
     has_keys = any(isinstance(entry, dict) and (entry.get("env") or entry.get("headers")) for entry in entries)
     found = Corrections(path, content, tuple(entry_fixes(document, themselves)), has_keys and _is_open(path))
@@ -93,7 +93,7 @@ def corrections(settings: Settings) -> Corrections | None:
 
 
 def _is_open(path: Path) -> bool:
-    """Whether it is a file of ours that others can read."""
+    """Whether we own the file and other users can read it."""
     if not hasattr(os, "getuid"):
         return False
     found = path.stat()
@@ -101,7 +101,7 @@ def _is_open(path: Path) -> bool:
 
 
 def fix(found: Corrections, *, yes: bool) -> bool:
-    """Show the corrections on stderr, ask unless `yes`, and write them. Whether they were written."""
+    """Show the corrections on stderr, ask unless `yes`, and write them. Returns whether they were written."""
     print(f"{found.file}:", file=sys.stderr)
     for line in found.lines:
         print(f"  {line}", file=sys.stderr)
@@ -146,9 +146,10 @@ def edited(text: str, fixes: Sequence[EntryFix]) -> str:
 
 
 _WIDEST_NAME = 24
-"""Columns for names: longer ones go on in the next line."""
+"""Columns for names; longer ones wrap."""
 _MARKS = {
     "running": ("✓", "green"),
+    "starts when needed": ("○", "green"),
     "failed": ("✗", "red"),
     "stopped": ("-", "dim"),
     "starting": ("…", "yellow"),
@@ -213,7 +214,8 @@ async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: lis
     """`fixed` was corrected in the server file just now; `left` could be."""
     # One attempt each: a restart would hide the first error.
     patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
-    patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
+    # Whether servers work is what is asked: all of them start.
+    patient = patient.model_copy(update={"wait": settings.start_timeout + 10, "start_servers": "with the gateway"})
     from mcp_optimizer.app.control.command_facts import server_facts
 
     async with started(patient, shows_servers=True) as optimizer:
@@ -237,7 +239,7 @@ async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: lis
 
 
 async def _broken_scripts(optimizer: Optimizer) -> list[dict[str, str]]:
-    """Stored scripts that somebody must save again."""
+    """Stored scripts that must be saved again."""
     scripts = optimizer.parts.stored_scripts
     if scripts is None:
         return []
@@ -246,13 +248,13 @@ async def _broken_scripts(optimizer: Optimizer) -> list[dict[str, str]]:
     try:
         rows = await script_rows(scripts)
     except CatalogError:
-        # Without the database there are none; that it cannot be opened was logged.
+        # Without the database there are none; the failure to open it is already logged.
         return []
     return [{"name": row["name"], "reason": row["reason"]} for row in rows if row["state"] == "broken"]
 
 
 def _about_all(rows: list[dict[str, Any]], settings: Settings) -> dict[str, str]:
-    """What is wrong with the whole, if nothing can be found or called although no server has a problem."""
+    """What is wrong with the gateway as a whole, if nothing can be found or called although no server has a problem."""
     if any(row["status"] != "stopped" for row in rows):
         return {}
     place = shlex.quote(str(settings.server_file))
@@ -308,7 +310,7 @@ def _show_fixes(fixed: list[str], left: list[str]) -> None:
 
 
 def _told(row: dict[str, Any]) -> Text:
-    """Everything about one server, a line for each thing."""
+    """Everything about one server, one line per fact."""
     from rich.text import Text
 
     told = Text()

@@ -1,6 +1,6 @@
 """`folder trust`, `list` and `forget`: which working folders may bring their own servers and settings. Starts nothing.
 
-Exactly the text that is shown becomes trusted. Others wrote it, so it is quoted.
+Exactly the text that is shown becomes trusted. It comes from other people, so it is quoted.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from mcp_optimizer.runtime.terminal_text import counted
 
 _NAMES = (SERVER_FILE, SETTINGS_FILE)
 _LONGEST = 2_000
-"""Characters shown of a command or value."""
+"""Maximum characters shown of a command or value."""
 _MOST = 500
-"""Servers or settings shown of a file."""
+"""Maximum servers or settings shown of a file."""
 _IN_THE_FILE = "more, which you find in the file"
 
 _Path = Annotated[Path, typer.Argument(help="The folder, or its file.", show_default="the current folder")]
@@ -121,7 +121,7 @@ def forget_folder(path: _Path = Path(), as_json: JsonFlag = False) -> None:
 
 
 def _settings_before() -> Settings | None:
-    """Which audit this belongs to: asked before anything is trusted, because settings of a folder could turn it off."""
+    """The settings whose audit records this, read before anything is trusted: a folder's settings could turn it off."""
     try:
         return load_settings()
     except ConfigurationError as error:
@@ -139,7 +139,7 @@ def _record(settings: Settings | None, method: str, files: Iterable[Path | str])
 
 
 def _files(path: Path) -> list[Path]:
-    """The files that a path means, which are those that the gateway finds by itself."""
+    """The files that a path stands for: those that the gateway would find by itself."""
     if path.is_dir():
         found = [path / name for name in _NAMES if os.path.lexists(path / name)]
         if not found:
@@ -174,7 +174,7 @@ def _state(file: Path, known: TrustedFile) -> str:
 
 
 def _server_lines(content: bytes, file: Path) -> Iterator[str]:
-    """What the servers of a file start or connect to, as it is written there."""
+    """What the servers of a file start or connect to, as the file has it."""
     from mcp_optimizer.config.serverfile.parser import servers_of
     from mcp_optimizer.config.textfiles.kinds import FileKind
     from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
@@ -209,7 +209,7 @@ def _deed(entry: dict[str, Any]) -> str:
 
 
 def _setting_lines(content: bytes, file: Path) -> Iterator[str]:
-    """The settings of a file, without those that are secret."""
+    """The settings of a file, without secret ones."""
     try:
         values = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -224,7 +224,7 @@ def _setting_lines(content: bytes, file: Path) -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    """Text of somebody else: in one line, with whatever is invisible made visible, and not without end."""
+    """Untrusted text in one line of limited length, with invisible characters made visible."""
     from mcp_optimizer.domain.hidden_text import with_hidden_shown
 
     line = with_hidden_shown(text).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")

@@ -58,13 +58,13 @@ def _own_address() -> str:
         return f"http://{_USUAL}"
     host, port = settings.http_address
     with contextlib.suppress(ValueError):
-        # One that listens everywhere also listens here.
+        # A gateway that listens on all addresses also listens on this one.
         host = "localhost" if ipaddress.ip_address(host).is_unspecified else host
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def asked(url: str, path: str, timeout: float) -> str:
-    """What is wrong with the gateway at an address; empty if it answers that it is well. Follows no redirects."""
+    """What is wrong with the gateway at an address; empty if it reports that it is healthy. Follows no redirects."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port
@@ -73,7 +73,7 @@ def asked(url: str, path: str, timeout: float) -> str:
     if not host or parts.scheme not in ("http", "https"):
         raise ConfigurationError(f"{url!r} is not an address such as http://{_USUAL}.")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    # The address for clients is known to more people than the one without its path.
+    # More people know the full address for clients than its origin.
     below = parts.path.rstrip("/").removesuffix("/mcp")
     connection = kind(host, port, timeout=timeout)
     try:

@@ -32,7 +32,7 @@ def report(
     moved: Sequence[PlannedEntry] = (),
     problems: Sequence[str] = (),
 ) -> None:
-    """Print what was done, or what would be."""
+    """Print what was done, or what would be done."""
     if choices.as_json:
         print_json(_as_json(plan, target, choices, rules, is_stored, moved, problems))
         return
@@ -68,7 +68,7 @@ def report(
 
 
 def show_moves(moves: Sequence[PlannedMove], rules: RulesToWrite) -> None:
-    """The changes of clients' files before they are made, and the rules."""
+    """Show the changes of clients' files before they are made, and the rules."""
     from mcp_optimizer.config.clients.preview import shown_change
 
     out = console()
@@ -87,7 +87,7 @@ def _rule(rule: Rule) -> str:
 
 
 def _moved_from(moved: Sequence[PlannedEntry]) -> Iterator[tuple[ClientProgram, str, str]]:
-    """Clients, what happened in their files, and to which servers."""
+    """The clients, what happened in their files, and to which servers."""
     from mcp_optimizer.config.known_clients.program import SwitchOff
 
     for client in dict.fromkeys(entry.file.client for entry in moved):

@@ -1,6 +1,6 @@
-"""`import`: servers of other programs' files are taken over into the server file. Starts no server.
+"""`import`: copies servers from other programs' files into the server file. Starts no server.
 
-Shows what is taken and what not, and why. Prints names, never values.
+Shows what is imported, what is not, and why. Prints names, never values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ServerFile:
 
 @dataclass(frozen=True)
 class ImportChoices:
-    """What a user chose."""
+    """The user's options."""
 
     dry_run: bool
     move: bool
@@ -115,7 +115,7 @@ async def _import(settings: Settings, source: str, choices: ImportChoices, *, al
     if moves:
         _agree(moves, rules, choices)
     stored = await _stored(settings, plan, choices)
-    # Before anything is moved: a server must not be here without what was said about its tools.
+    # Before anything is moved: a server must not arrive here without its rules about tools.
     rules.write()
     await _add(settings, target, stored or plan, is_stored=stored is not None)
     moved, failed = _carry_out(moves, backups_of(settings))
@@ -135,7 +135,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 
 def _files(source: str, machine: Machine) -> list[FoundFile]:
-    """The files to look at. One that is named must be there and readable."""
+    """The files to look at. A file that the user names must exist and be readable."""
     from mcp_optimizer.config.clients.finding import file_named, found_files, places
     from mcp_optimizer.config.known_clients.table import CLIENTS
 
@@ -164,7 +164,7 @@ def _check_found(plan: ImportPlan, source: str, wanted: list[str] | Any) -> None
 
 
 def _server_file(path: Path) -> ServerFile:
-    """Our server file. One that is not understood is not added to."""
+    """Our server file. One that cannot be parsed is never edited."""
     from mcp_optimizer.config.clients.finding import LARGEST, content_of
     from mcp_optimizer.config.serverfile.parser import servers_of
     from mcp_optimizer.config.textfiles.kinds import FileKind
@@ -184,7 +184,7 @@ def _server_file(path: Path) -> ServerFile:
 
 
 async def _stored(settings: Settings, plan: ImportPlan, choices: ImportChoices) -> ImportPlan | None:
-    """The plan with references to secrets that are stored now; None if they are not to be stored."""
+    """The plan, with references to the secrets just stored; None if the user refuses to store them."""
     from dataclasses import replace
 
     from mcp_optimizer.app.part_options import place_of
@@ -195,7 +195,7 @@ async def _stored(settings: Settings, plan: ImportPlan, choices: ImportChoices) 
     if not count or not (choices.store_secrets or _agrees(count, choices)):
         return None
     async with opened_secrets(place_of(settings, "Secrets"), os.environ) as secrets:
-        # Whatever is stored under a name that is wanted here, readable or not, stays.
+        # A secret already stored under a wanted name stays, whether readable or not.
         before = dict.fromkeys(await secrets.names(), "")
         before |= (await secrets.values(list(before))).values
         entries = []
@@ -217,7 +217,7 @@ def _agrees(count: int, choices: ImportChoices) -> bool:
 
 
 async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_stored: bool) -> None:
-    """Write what is taken into our file."""
+    """Write the imported entries into our file."""
     from mcp_optimizer.config.clients.importing import with_entries
     from mcp_optimizer.config.textfiles.editing import CannotEdit
     from mcp_optimizer.config.textfiles.writing import replace_file
@@ -230,7 +230,7 @@ async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_s
         text = with_entries(target.text, target.key, plan.taken, stored=is_stored)
         if target.content is None:
             make_folder(target.path.absolute().parent)
-        # Also what is not known to be a secret may be one: a client's file is often private.
+        # Values not recognised as secrets may be secret, too: a client's file is often private.
         has_values = any(one.secrets or one.entry.keys() & {"env", "headers"} for one in plan.taken)
         replace_file(target.path, text, expected=target.content, private=has_values)
         carry_over(target.path, target.content, text.encode())
@@ -244,16 +244,16 @@ async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_s
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """A client's file that changes, because servers in it are ours now."""
+    """A change of a client's file whose servers are now in ours."""
 
     file: FoundFile
     entries: tuple[PlannedEntry, ...]
     text: str = field(repr=False)
-    """What it becomes."""
+    """The new text."""
 
 
 def _moves(plan: ImportPlan) -> tuple[list[PlannedMove], list[str]]:
-    """What becomes of each file whose servers our file has now. One that cannot be changed does not stop the others."""
+    """The changes of files whose servers are now in ours. A file that cannot be changed does not stop the others."""
     from mcp_optimizer.config.clients.moving import switched_off
     from mcp_optimizer.config.textfiles.editing import CannotEdit
 
@@ -287,7 +287,7 @@ def _agree(moves: list[PlannedMove], rules: RulesToWrite, choices: ImportChoices
 
 
 def _carry_out(moves: list[PlannedMove], backups: Backups) -> tuple[list[PlannedEntry], list[str]]:
-    """Write clients' files, and keep a copy of each from before, with the names of what moved."""
+    """Write clients' files, and keep a copy of each from before, with the names of the moved servers."""
     from mcp_optimizer.config.clients.backups import Backup, digest
     from mcp_optimizer.config.textfiles.writing import replace_file
 
@@ -308,7 +308,7 @@ def _carry_out(moves: list[PlannedMove], backups: Backups) -> tuple[list[Planned
 
 @dataclass(frozen=True)
 class RulesToWrite:
-    """Rules that clients' permissions become, and the settings file that gets them."""
+    """Rules made of clients' permissions, and the settings file they are written to."""
 
     path: Path
     content: bytes | None = field(repr=False)
@@ -318,13 +318,13 @@ class RulesToWrite:
 
     @classmethod
     def of(cls, settings: Settings, found: CarriedRules) -> Self:
-        """Those that the settings do not have yet."""
+        """The rules that the settings do not have yet."""
         from dataclasses import replace
 
         there = {replace(one.rule, reason="") for one in settings.rules}
         path = settings.settings_file
         if path is None or path.name == SETTINGS_FILE:
-            # The file of a folder is read only there; clients start us anywhere.
+            # A working folder's file applies only there; clients start us in any folder.
             path = own_server_file().with_name("settings.toml")
         content = path.read_bytes() if path.is_file() else None
         new = tuple(one for one in found.rules if replace(one, reason="") not in there)

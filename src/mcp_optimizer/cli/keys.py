@@ -1,6 +1,6 @@
 """`key create`, `list` and `revoke`: who may call over HTTP, and what each may do. Starts no server.
 
-A key is shown once, when it is made; the database keeps only a hash. A gateway that is running notices every change.
+A key is shown once, when it is made; the database keeps only a hash. A running gateway notices every change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _USUAL_ADDRESS = "http://127.0.0.1:8765"
 _USED = frozenset({"config", "demo", "database", "log_level", "log_format"})
 _NOT_USED = frozenset(Settings.model_fields) - _USED
-"""Options that mean nothing here; some have the names of a key's own."""
+"""Options without effect here; some share their names with a key's own."""
 
 _Name = Annotated[str, typer.Option("--name", help="The holder's name, for people and rules.", show_default=False)]
 _Servers = Annotated[
@@ -117,7 +117,7 @@ async def _create(settings: Settings, wanted: Wanted, as_json: bool) -> None:
 
 
 def _warn_of_unknown(settings: Settings, key: ApiKey) -> None:
-    """A server may be added later, so a name that nobody has yet is worth a word, not a refusal."""
+    """A server may be added later, so an unknown name is warned about, not refused."""
     from mcp_optimizer.app.servers import server_specs
 
     try:
@@ -140,7 +140,7 @@ def _permits(key: ApiKey) -> str:
 
 
 def _entry(settings: Settings, text: str) -> dict[str, Any]:
-    """What most clients' server files take."""
+    """An entry that most clients' server files accept."""
     address = settings.public_url or _USUAL_ADDRESS
     if settings.http and not settings.public_url:
         host, port = settings.http_address

@@ -1,4 +1,4 @@
-"""`login`, `logout` and `auth`: a person's side of the logins to servers."""
+"""`login`, `logout` and `auth`: how a person manages the logins to servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.upstream.state import UpstreamState
 
 _PATIENCE = 900.0
-"""Seconds for a person to log in."""
+"""Seconds that a person has to log in."""
 
 _LONGEST_LINE = 65_536
 
@@ -68,7 +68,7 @@ def status(*, settings: Settings, as_json: JsonFlag = False) -> None:
 
 
 def _of_one(settings: Settings, server: str) -> Settings:
-    """The settings for one server alone. Nothing is searched or recorded."""
+    """The settings for one server alone, without search or recording."""
     return settings.model_copy(update={"servers": server, "history": False, "encoder": "none"})
 
 
@@ -80,7 +80,7 @@ def _started(settings: Settings) -> tuple[Optimizer, list[ServerSpec]]:
 
     if "log_level" not in settings.model_fields_set:
         restarts.setLevel(logging.ERROR)
-    optimizer = Optimizer.from_settings(settings)
+    optimizer = Optimizer.from_settings(settings.model_copy(update={"start_servers": "with the gateway"}))
     return optimizer, [state.spec for state in optimizer.servers()]
 
 
@@ -96,7 +96,7 @@ async def _login(settings: Settings, name: str, *, opens: bool, paste: bool) -> 
         raise ConfigurationError("A login cannot be kept with --database none. Name a database, or leave it out.")
     optimizer.start()
     try:
-        # What the server asks for decides where to log in, and with which permissions.
+        # The server's own request decides where to log in, and with which permissions.
         await optimizer.wait_for_servers(settings.start_timeout)
         before = _state(optimizer, name)
         if before.failure in (FailureKind.UNREACHABLE, FailureKind.SILENT):
@@ -113,7 +113,7 @@ def _state(optimizer: Optimizer, name: str) -> UpstreamState:
 
 
 async def _begun(optimizer: Optimizer, spec: ServerSpec, redirect: str) -> Attempt:
-    """The login, unless the server runs without one and knows of none."""
+    """Begin the login, unless the server runs without one and offers none."""
     from mcp_optimizer.domain.tools import ServerStatus
 
     is_running = _state(optimizer, spec.name).status is ServerStatus.RUNNING
@@ -130,7 +130,7 @@ async def _begun(optimizer: Optimizer, spec: ServerSpec, redirect: str) -> Attem
 
 
 async def _until_used(optimizer: Optimizer, before: UpstreamState, seconds: float) -> None:
-    """Wait until a server that was not running has tried the login."""
+    """Wait until a server that was not running has tried to use the login."""
     from mcp_optimizer.domain.tools import ServerStatus
 
     with contextlib.suppress(TimeoutError):
@@ -160,7 +160,7 @@ async def _by_browser(optimizer: Optimizer, spec: ServerSpec, *, opens: bool) ->
 async def _by_paste(optimizer: Optimizer, spec: ServerSpec) -> None:
     from mcp_optimizer.identity.callback import PATH, PORT
 
-    # Nothing listens there: the browser shows an error page, whose address is what counts.
+    # Nothing listens there: the browser shows an error page, and only its address matters.
     redirect = f"http://localhost:{spec.auth.callback_port or PORT}{PATH}"
     attempt = await _begun(optimizer, spec, redirect)
     print(
@@ -177,7 +177,7 @@ async def _by_paste(optimizer: Optimizer, spec: ServerSpec) -> None:
 
 
 async def _pasted() -> str:
-    """A line from stdin. The thread that waits for it keeps nobody from giving up with Ctrl+C."""
+    """A line from stdin. The reading thread does not keep a person from stopping with Ctrl+C."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[bytes] = loop.create_future()
 
@@ -186,7 +186,7 @@ async def _pasted() -> str:
             line.set_result(found)
 
     def read() -> None:
-        # Not through sys.stdin, whose lock a thread that still reads would keep until the program has ended.
+        # Not through sys.stdin: the reading thread would hold its lock until the program ends.
         found = b""
         while b"\n" not in found and len(found) < _LONGEST_LINE and (more := os.read(0, _LONGEST_LINE)):
             found += more

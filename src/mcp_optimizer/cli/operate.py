@@ -1,4 +1,4 @@
-"""`status`, `restart`, `reload`, `logs` and `dashboard`: what a person does to gateways that run. Starts no server."""
+"""`status`, `restart`, `reload`, `logs` and `dashboard`: controls running gateways. Starts no server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 30.0
 _LOOK_AGAIN = 0.5
-"""Seconds between two looks at logs that are followed."""
+"""Seconds between two reads of logs that are followed."""
 
 _LEADS_TO = '<!doctype html><title>mcp-optimizer</title><meta http-equiv="refresh" content="0;url={}">'
 
@@ -120,7 +120,7 @@ def dashboard(*, settings: Settings, no_browser: _NoBrowser = False, by_address:
 
 
 def _entrance(settings: Settings, *, by_address: bool) -> tuple[RunningGateway, str]:
-    """The first gateway that has a dashboard: a client's own on stdio has none."""
+    """The first gateway with a dashboard: one that a client starts on stdio has none."""
     from mcp_optimizer.app.control.command_requests import DashboardRequest
 
     problem: GatewayFailure | None = None
@@ -134,7 +134,7 @@ def _entrance(settings: Settings, *, by_address: bool) -> tuple[RunningGateway, 
 
 
 def _shown_in_browser(gateway: RunningGateway, address: str) -> bool:
-    """By a file that only we can read: every user of this machine sees what a browser's command line says."""
+    """Pass the address in a file that only we can read: every user of this machine can see a browser's command line."""
     from mcp_optimizer.config.textfiles.writing import replace_file
 
     place = gateway.path.with_name("dashboard.html")
@@ -146,7 +146,7 @@ def _shown_in_browser(gateway: RunningGateway, address: str) -> bool:
 
 
 def new_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:
-    """What was added to a log of which only the last lines are kept."""
+    """The lines added to a log that keeps only the last ones."""
     for start in range(len(before)):
         kept = len(before) - start
         if kept <= len(now) and list(before[start:]) == list(now[:kept]):
@@ -161,7 +161,7 @@ def _logs(gateway: RunningGateway, request: Request) -> dict[str, list[str]]:
 
 def _print_lines(name: str, lines: Sequence[str], *, is_named: bool) -> None:
     for line in lines:
-        # A server wrote it.
+        # Text that a server wrote.
         print(in_a_line(f"{name}: {line}" if is_named else line), flush=True)
 
 
@@ -175,7 +175,7 @@ def _said(outcome: dict[str, Any]) -> str:
 
 
 def _all(settings: Settings, request: Request) -> list[tuple[RunningGateway, Any]]:
-    """Each client may have started its own gateway, so all of them are meant."""
+    """All of them, because each client may have started its own gateway."""
     return [(gateway, gateway.ask(request, _SECONDS)["value"]) for gateway in _running(settings)]
 
 

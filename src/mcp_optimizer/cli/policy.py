@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.access.policy.explaining import Explanation
 
 _PATTERN = re.compile(r"[*?\[]")
-"""What makes a rule's caller mean more than one."""
+"""Signs of a pattern, which can match several callers."""
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def policy_test(
 
 @dataclass(frozen=True)
 class _Asked:
-    """The caller that is asked about: its name as it was given, and what its key would permit."""
+    """The caller in question: its name as given, and the rights of its key."""
 
     name: str
     servers: str | None
@@ -64,7 +64,7 @@ class _Asked:
 
 
 async def _caller(settings: Settings, asked: _Asked) -> Principal:
-    """A stored key of this name with what it permits, or somebody with the limits that are given."""
+    """The stored key of this name, or an imagined caller with the given limits."""
     from mcp_optimizer.access.policy.explaining import imagined
 
     keys = await _keys(settings) if asked.name else {}
@@ -76,7 +76,7 @@ async def _caller(settings: Settings, asked: _Asked) -> Principal:
 
 
 async def _keys(settings: Settings) -> dict[str, Principal]:
-    """Whoever has a key, by name; of several keys with one name, the newest."""
+    """Callers with a key, by name; of several keys with one name, the newest."""
     place = settings.database_place
     if place is None:
         return {}
@@ -87,7 +87,7 @@ async def _keys(settings: Settings) -> dict[str, Principal]:
 
 
 def _name_in_rules(settings: Settings, asked: _Asked, keys: Collection[str]) -> str:
-    """The name by which rules know a caller. A wrong one matches no rule, which would read like a permission."""
+    """The name that rules use for a caller. A mistyped name would match no rule, which would look like permission."""
     given = asked.name
     named = (rule.caller for rule in settings.rules if not _PATTERN.search(rule.caller))
     known = list(dict.fromkeys([LOCAL_PRINCIPAL.name, ANYONE.name, *keys, *named]))
@@ -148,7 +148,7 @@ def _show(explanation: Explanation, principal: Principal, server: str, tool: str
 
     decision = explanation.decision
     out = console()
-    # Text, not markup: names are a server's words.
+    # Text, not markup: the names come from servers.
     out.print(Text(f"{decision.effect.value}: {tool} of {server} for {principal.name}", style="bold"))
     table = Table(box=None, pad_edge=False, show_header=False)
     rows = [("caller", f"{given} is {principal.name}")] if given not in ("", principal.name) else []

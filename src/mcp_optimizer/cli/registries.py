@@ -1,4 +1,4 @@
-"""`registry search` and `registry show`: what an MCP registry knows. Starts nothing and changes nothing."""
+"""`registry search` and `registry show`: looks up servers in an MCP registry. Starts nothing and changes nothing."""
 
 from __future__ import annotations
 

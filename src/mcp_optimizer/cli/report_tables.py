@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from mcp_optimizer.metrics.usage import ToolCalls, ToolFinds, Usage
 
 _WIDE = 130
-"""Columns from which two tables are printed side by side."""
+"""Minimum columns for two tables side by side."""
 
 _UNNAMED = (LOCAL_PRINCIPAL.name, ANYONE.name)
-"""Callers that say nothing about who calls."""
+"""Callers whose name identifies no one."""
 
 _MOST_ROWS = 15
 
@@ -31,7 +31,7 @@ NO_HISTORY = (
 
 
 def show_report(out: Console, report: Report) -> None:
-    """Headline, what to do, savings, use, the effect of each measure, large tools."""
+    """Headline, advice, savings, use, the effect of each measure, large tools."""
     out.print(
         f"[bold]{counted(report.tool_count, 'tool')} of {counted(len(report.servers), 'server')}: "
         f"{report.baseline_tokens:,} tokens[/] of definitions. A client that sends them all puts "
@@ -130,7 +130,7 @@ def _forms(report: Report) -> Table:
 
 
 def _phases(report: Report) -> Table:
-    """With targets where there are any."""
+    """The phases, with their targets if any."""
     titles: tuple[str, ...] = ("phase, each by itself", "saved")
     rows: list[tuple[str, ...]] = [(phase.phase_name, _n(phase.total_reduction)) for phase in report.phases]
     if any(phase.target_reduction is not None for phase in report.phases):
@@ -169,7 +169,7 @@ def _table(
     texts: tuple[str, ...] = (),
     caption: str | None = None,
 ) -> Table:
-    """Names on the left, shortened if it is narrow, and numbers on the right, which are not."""
+    """Names on the left, shortened if space is short; numbers on the right, never shortened."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""`report` and `show`: what a catalog costs and what is saved on it, and one tool before and after."""
+"""`report` and `show`: what a catalog costs and how much is saved, and one tool before and after."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def report_on(
 ) -> Report:
     """The report on the servers of the settings and their history, or on a folder of dumps, which has none.
 
-    With `measured`, what the parts of each tool cost in each phase.
+    With `measured`, includes what the parts of each tool cost in each phase.
     """
     from mcp_optimizer.app.part_options import selected_profile
     from mcp_optimizer.metrics.phases import NO_TARGETS, measurements
@@ -159,7 +159,7 @@ async def report_on(
 
 
 async def _usage(optimizer: Optimizer, since: float, *, everything: bool) -> Usage | None:
-    """The recorded use of these servers' tools, or of all there ever were; None without history."""
+    """The recorded use of these servers' tools, or of all tools on record; None without history."""
     history = await optimizer.storage.history(everything=everything)
     if history is None:
         return None
@@ -180,7 +180,7 @@ _UNITS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def read_since(text: str | None, now: datetime, option: str = "--since") -> float:
-    """A moment as people write it: 7d, 12h, 2w, or a date."""
+    """A time as people write it: 7d, 12h, 2w, or a date."""
     if text is None:
         return 0.0
     if text[:-1].isdecimal() and text[-1:] in _UNITS:

@@ -1,7 +1,7 @@
 """`script try`, `save`, `list`, `show`, `run` and `delete`: scripts, run once or kept under a name like a tool.
 
-A running gateway checks, saves and runs them if there is one; otherwise the servers are started for it. Looking and
-deleting need only the database, also while scripts are off. No text of a script can control the terminal.
+A running gateway checks, saves and runs them if there is one; otherwise the servers are started for it. Listing,
+showing and deleting need only the database, even while scripts are off. A script's text cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def delete(name: _Name, *, settings: Settings) -> None:
 
 
 def _inquiry(settings: Settings, flags: frozenset[str], *, fresh: bool) -> Inquiry:
-    """Whom to ask; where scripts are off here and no gateway is running, nobody."""
+    """The gateway to ask. Raises ConfigurationError if none runs and scripts are off here."""
     inquiry = Inquiry(settings, flags, fresh)
     if settings.scripts == "off" and not inquiry.is_running:
         raise ConfigurationError(SCRIPTS_OFF)
@@ -229,7 +229,7 @@ def _inquiry(settings: Settings, flags: frozenset[str], *, fresh: bool) -> Inqui
 
 
 def _text(file: str, most: int) -> str:
-    """The script as text. No more is read than may be kept: a character has at most four bytes."""
+    """The script as text. Reads no more than may be stored: a character has at most four bytes."""
     room = 4 * most + 1
     try:
         if file == "-":
@@ -283,7 +283,7 @@ async def _unknown(stored: ScriptRows, name: str) -> ConfigurationError:
 
 
 def _states(inquiry: Inquiry) -> list[dict[str, Any]] | None:
-    """All scripts with their states; None if nobody knows the tools, or scripts are off there."""
+    """All scripts with their states; None if no gateway knows the tools, or scripts are off there."""
     from mcp_optimizer.app.control.command_requests import ScriptsRequest
 
     if not inquiry.is_running and (not inquiry.fresh or inquiry.settings.scripts == "off"):

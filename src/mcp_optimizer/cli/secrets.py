@@ -1,7 +1,7 @@
 """`secret set`, `list`, `delete` and `rotate`: values that server files refer to by name. Starts no server.
 
-A value is typed without being shown, or read from stdin. It is never an argument, because other users of the machine
-can see those, and shells remember them. No command prints one.
+A value is typed without being shown, or read from stdin. It is never an argument: other users of the machine can see
+arguments, and shells store them. No command prints a value.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def _secrets(settings: Settings) -> AsyncIterator[Secrets]:
 async def _set(settings: Settings, name: str) -> None:
     from mcp_optimizer.identity.secrets import check_name
 
-    # Before anybody types a value in vain.
+    # Fail before the user types a value in vain.
     check_name(name)
     async with _secrets(settings) as secrets:
         await secrets.set(name, _asked_value(name))
@@ -81,7 +81,7 @@ async def _set(settings: Settings, name: str) -> None:
 
 
 def _is_own(name: str) -> bool:
-    """Whether the user chose the name, not a VS Code file, which refers to it in its own way."""
+    """Whether the user chose the name; the secrets of VS Code files are referred to differently."""
     return not name.startswith("input:")
 
 
@@ -121,5 +121,5 @@ async def _rotate(settings: Settings) -> None:
 
 
 def _asked_value(name: str) -> str:
-    """The value: typed at a terminal, or all of stdin without the newline at its end."""
+    """The value: typed at a terminal, or all of stdin without its final newline."""
     return hidden_value(f"Value of {name}") if sys.stdin.isatty() else value_of_stdin()

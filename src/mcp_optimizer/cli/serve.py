@@ -1,7 +1,7 @@
 """`serve`: the gateway itself, on stdio or HTTP.
 
-On stdio the client's first requests are answered while the gateway is still being imported in a thread; nothing that
-takes time is imported at the top.
+On stdio, the client's first requests are answered while a thread still imports the gateway; nothing slow is imported
+at the top.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def first_requests(settings: Settings) -> FirstRequests:
-    """What is answered in the same way whatever the servers are."""
+    """Answers that do not depend on the servers."""
     scripts = ScriptMode(settings.scripts)
 
     def tools_of(client: str) -> tuple[dict[str, Any], ...]:
@@ -55,7 +55,7 @@ def lists_only_own_tools(settings: Settings) -> bool:
 
 @asynccontextmanager
 async def answering_early(settings: Settings) -> AsyncIterator[EarlyAnswers | None]:
-    """Answer the client's first requests from now on; None: the server answers all of them."""
+    """Answer the client's first requests from now on; None if the server must answer all of them."""
     if not has_pipes():
         yield None
         return
@@ -70,7 +70,7 @@ async def answering_early(settings: Settings) -> AsyncIterator[EarlyAnswers | No
 
 _OPEN_FILES = 16_384
 _SWITCH = 0.0005
-"""Seconds after which a busy thread yields to the event loop."""
+"""Seconds after which a busy thread lets the event loop run."""
 _LAST_ANSWER = 0.05
 """Seconds for the last responses to be written to stdout on shutdown."""
 
@@ -109,7 +109,7 @@ def _start_tracing(settings: Settings) -> TracerProvider:
 
 
 def make_room() -> None:
-    """A thousand clients need more than a thousand open files."""
+    """Allow more than a thousand open files, for a thousand clients."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -117,16 +117,16 @@ def make_room() -> None:
         wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     # A call creates some hundred objects; collecting after every seventh call would cost more than they do. The second
-    # generation is looked at often: while thousands of servers start, a hundred thousand new objects would stop the
+    # generation is collected often: while thousands of servers start, a hundred thousand new objects would stop the
     # event loop for a tenth of a second.
     gc.set_threshold(5_000, 5, 400)
-    # Every read and write of the event loop needs the interpreter from a thread that reads a large result.
+    # For every read and write, the event loop must get the interpreter lock from a thread that parses a large result.
     sys.setswitchinterval(_SWITCH)
 
 
 async def _serve_stdio(settings: Settings) -> None:
     async with answering_early(settings) as early:
-        # In a thread, so that the client's first requests are answered meanwhile.
+        # In a thread, so that the client's first requests are answered during the import.
         await asyncio.to_thread(_load_stdio)
         await _serve_client(settings, early)
 

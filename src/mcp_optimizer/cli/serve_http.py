@@ -1,7 +1,7 @@
-"""Serves the gateway over HTTP, from the socket it listens on to the last response before it stops.
+"""Serves the gateway over HTTP, from the listening socket to the last response before it stops.
 
-Also says at which address people and other gateways reach it. Read by `serve` and by `workers`, neither of which
-loads the gateway by importing this.
+Also determines the address at which people and other gateways reach it. Used by `serve` and by `workers`; importing
+this module does not load the gateway.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BACKLOG = 1_024
 
 
 def listen(host: str, port: int, *, is_one_of_many: bool = False) -> socket.socket:
-    """Bound before anything starts, so that a port in use does not cost ten started servers.
+    """Bind before anything starts, so that a port in use does not cost the start of ten servers.
 
     `is_one_of_many`: the system spreads connections over all such sockets at this port.
     """
@@ -55,8 +55,8 @@ def listen(host: str, port: int, *, is_one_of_many: bool = False) -> socket.sock
 
 
 def reached_from_outside(host: str, port: int, database: object) -> str:
-    """The address at which other gateways reach one that listens here. Where that is everywhere, a machine has many:
-    the one from which it would reach the database is the likeliest.
+    """The address at which other gateways reach one that listens here. For one that listens on all addresses, the
+    local address used to reach the database is the likeliest.
     """
     if _is_everywhere(host):
         host = _local_address(database) or "127.0.0.1"
@@ -64,7 +64,7 @@ def reached_from_outside(host: str, port: int, database: object) -> str:
 
 
 def private_host(peer_address: str) -> str:
-    """Where a worker listens for the other gateways: on loopback, unless they are on other machines."""
+    """The host on which a worker listens for other gateways: loopback, unless they run on other machines."""
     return (urlsplit(peer_address).hostname or "") if peer_address else "127.0.0.1"
 
 
@@ -89,7 +89,7 @@ def _local_address(database: object) -> str:
             there.hostname, there.port or 5432, type=socket.SOCK_DGRAM
         )
         with socket.socket(family, kind, number) as trial:
-            # Sends nothing: the system only chooses a way.
+            # Sends nothing: the system only chooses a route.
             trial.connect(address)
             return str(trial.getsockname()[0])
     except (OSError, ValueError):
@@ -97,9 +97,9 @@ def _local_address(database: object) -> str:
 
 
 _KEEP_ALIVE = 75
-"""Seconds an idle connection is kept: longer than clients keep theirs, so none is closed while it is used."""
+"""Seconds an idle connection is kept: longer than clients keep theirs, so none is closed while in use."""
 _USUAL_NOTICE = 3.0
-"""Seconds in which a load balancer usually notices that `/ready` changed."""
+"""Seconds within which a load balancer usually notices that `/ready` changed."""
 _LAST_WORDS = 0.5
 """Seconds for the last responses to reach their clients on shutdown."""
 
@@ -109,6 +109,7 @@ async def serve_http(settings: Settings) -> None:
         import uvicorn
 
         from mcp_optimizer.app.optimizer import Optimizer
+        from mcp_optimizer.domain.addresses import is_loopback
         from mcp_optimizer.runtime.http_server import HttpServer
         from mcp_optimizer.runtime.memory import kept_tidy
         from mcp_optimizer.serving.http_connections import bounded_connections
@@ -129,12 +130,14 @@ async def serve_http(settings: Settings) -> None:
             log_level="critical",
             access_log=False,
             timeout_keep_alive=_KEEP_ALIVE,
-            # Otherwise whoever connects from loopback says by a header where it comes from, and by which scheme.
+            # Otherwise a header from any loopback client could set the address and scheme that it seems to come from.
             proxy_headers=False,
         )
     )
     for one in sockets[:2]:
         optimizer.listening(one.getsockname()[1])
+    if is_loopback(host):
+        optimizer.bind_beside(sockets[0], is_one_of_many=place is not None)
     optimizer.start(saves_memory=True)
     optimizer.join(await asyncio.to_thread(_peer_address, settings, place, sockets[0].getsockname()[1]))
     signals.reload_with(optimizer)
@@ -155,7 +158,7 @@ async def serve_http(settings: Settings) -> None:
 
 
 def _peer_address(settings: Settings, place: WorkerPlace | None, port: int) -> str:
-    """Where other gateways reach this one; a worker has a socket of its own for that."""
+    """The address at which other gateways reach this one; a worker has its own socket for that."""
     if place is not None:
         return f"http://{place.address}"
     return settings.peer_address or reached_from_outside(settings.http_address[0], port, settings.database_place)
@@ -169,8 +172,8 @@ def _say_where(optimizer: Optimizer, address: str) -> None:
 
 
 def dashboard_command(settings: Settings) -> str:
-    """What opens the dashboard of a gateway with these settings, from whatever folder: a command finds a gateway by its
-    servers and its database.
+    """The command that opens the dashboard of a gateway with these settings, from any folder: commands find a gateway
+    by its servers and its database.
     """
     options: list[str] = []
     if settings.demo:
@@ -181,20 +184,20 @@ def dashboard_command(settings: Settings) -> str:
         options += ["--servers", settings.servers]
     if settings.database:
         place = settings.database_place
-        # Of an address, not the password that it may contain.
+        # Not a database address, which may contain a password.
         shown = os.path.abspath(place) if isinstance(place, Path) else "postgresql://..." if place else "none"
         options += ["--database", shown]
     return shlex.join(["mcp-optimizer", "dashboard", *options])
 
 
 def _join(link: socket.socket, signals: Signals) -> None:
-    """A worker tells the process that started it that it serves, and ends when that one does."""
+    """Tell the process that started this worker that it serves, and end when that process does."""
     link.send(b"1")
     signals.stop_with(link)
 
 
 async def _somebody_may_call(settings: Settings, host: str) -> None:
-    """Beyond loopback, a gateway that nobody has a key for is a mistake, and better noticed now than by its users."""
+    """Beyond loopback, a gateway without any key is a mistake: report it now, before its users find out."""
     from mcp_optimizer.app.part_options import is_open
     from mcp_optimizer.domain.addresses import is_loopback
 
@@ -213,7 +216,7 @@ async def _somebody_may_call(settings: Settings, host: str) -> None:
         async with opened_keys(place) as keys:
             found = await keys.living(time.time_ns() // 1_000_000)
     except CatalogError as error:
-        # Until it can be read nobody is let in, so nothing is lost by going on.
+        # Until the keys can be read, every call is refused, so it is safe to go on.
         print(f"warning: keys cannot be verified yet: {error}", file=sys.stderr)
         return
     if not found:
@@ -224,7 +227,7 @@ async def _somebody_may_call(settings: Settings, host: str) -> None:
 
 
 def _notice(optimizer: Optimizer, *, is_interactive: bool) -> float:
-    """Seconds between saying that we stop and refusing calls. Somebody at a terminal does not wait for it."""
+    """Seconds between announcing the stop and refusing calls. None at a terminal, where a person waits."""
     if is_interactive:
         return 0.0
     if optimizer.settings.shutdown_delay is not None:
@@ -236,7 +239,7 @@ async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio
     """First announce the shutdown, then accept no more calls, then finish those in progress, then end everything."""
     optimizer.announce_stop()
     if not serving.done():
-        # Load balancers poll /ready only now and then.
+        # Load balancers poll /ready only at intervals.
         await asyncio.sleep(min(delay, optimizer.settings.shutdown_timeout))
     await optimizer.drained()
     optimizer.release_streams()
@@ -244,7 +247,7 @@ async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio
     ending = asyncio.create_task(optimizer.stop(STOP_SECONDS))
     await asyncio.sleep(0)
     http.finish()
-    # A client that only listens would hold us up for ever.
+    # A client that only listens would keep us waiting for ever.
     await asyncio.wait({serving}, timeout=_LAST_WORDS)
     http.break_off()
     await asyncio.wait({serving, ending})

@@ -1,7 +1,7 @@
-"""Turns the state of a server that does not run into a sentence about what a user can do.
+"""Turns the state of a server that does not run into advice for the user.
 
-Called by `doctor` and `add`, and read with the command line, so it imports nothing heavy. Quotes no arguments and no
-values, because these may be secrets.
+Called by `doctor` and `add`, and imported with the command line, so it imports nothing heavy. Quotes no arguments and
+no values, because these may be secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ADVICE = {
     "host": "Check the spelling of {target}, and that this machine has a network and can look up names.",
     "fault": "This is a bug in mcp-optimizer. Please report it, with the traceback from the log.",
 }
-"""By the kind of a failure, where nothing else matters."""
+"""Advice by kind of failure, where nothing more specific applies."""
 
 _BROUGHT_BY = {
     "npx": "Node.js",
@@ -50,7 +50,7 @@ _BROUGHT_BY = {
     "go": "Go",
     "cargo": "Rust",
 }
-"""Which software brings a command that server files often name."""
+"""The software that provides a command often named in server files."""
 
 _VARIABLE = r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"
 _KNOWN_WORDS = (
@@ -94,10 +94,10 @@ _KNOWN_WORDS = (
         "This user may not use a file or folder that it needs.",
     ),
 )
-"""What many servers say before they end, and what helps."""
+"""Messages that many servers print before they end, and what helps."""
 
 _OF_PROGRAMS = ("NPM_CONFIG_", "NODE_", "UV_", "PIP_", "DOCKER_", "PYTHON", "JAVA_", "DENO_", "BUN_")
-"""How variables begin that change how servers are fetched and run, whatever the server."""
+"""Prefixes of variables that change how servers are fetched and run, whatever the server."""
 _MOST_NAMED = 6
 _SILENT = (
     "It starts, but does not speak MCP in time. Run its command in a terminal: it may wait for input or a login. "
@@ -110,17 +110,17 @@ _ENDED_WELL = (
 )
 _NOT_MCP_ON_STDOUT = "It must write only MCP messages to stdout. Look for an option that sends its logs to stderr."
 _USUAL_FOLDERS = ("~/.local/bin", "/usr/local/bin", "/opt/homebrew/bin", "~/.cargo/bin", "~/.bun/bin", "~/.deno/bin")
-"""Where programs are that a shell finds, and a program that was started by a desktop does not."""
+"""Folders that are on a shell's PATH, but not on that of a program started from the desktop."""
 
 
 def advise(state: UpstreamState, environment: Mapping[str, str] = os.environ) -> str:
-    """What a user can do about a server that does not run. `environment`: of the shell in which it may well run."""
+    """What a user can do about a server that does not run. `environment` is that of a shell in which it might run."""
     advice = _advised(state)
     return f"{advice} {about}" if advice and (about := _about_withheld(state, environment)) else advice
 
 
 def _about_withheld(state: UpstreamState, environment: Mapping[str, str]) -> str:
-    """Variables that the server had in this shell, and does not have here: by their names only."""
+    """Names variables, never values, that this shell has and the server does not get from us."""
     spec = state.spec
     if not spec.command or state.failure not in ("exited", "silent"):
         return ""
@@ -177,9 +177,9 @@ def _about_exit(state: UpstreamState) -> str:
 
 
 def missing_paths(spec: ServerSpec) -> list[int]:
-    """Which arguments, counted from 1, look like paths of this machine and do not exist."""
+    """Positions, from 1, of arguments that look like paths of this machine and do not exist."""
     if PurePath(spec.command).name in ("docker", "podman"):
-        # Most of their paths are inside of a container.
+        # Most of their paths are inside a container.
         return []
     return [number for number, argument in enumerate(spec.args, 1) if _is_missing(argument)]
 
@@ -189,7 +189,7 @@ def _is_missing(argument: str) -> bool:
         return False
     path = Path(argument)
     try:
-        # One that is to be created has its folder; "~" is for shells, and no server sees one.
+        # A path to be created at least has its folder; only shells expand "~", so no server sees one.
         return argument.startswith("~/") or not (path.exists() or (bool(path.suffix) and path.parent.exists()))
     except (OSError, ValueError):
         return False

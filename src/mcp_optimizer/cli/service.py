@@ -1,6 +1,6 @@
 """`service install`, `uninstall` and `status`: the gateway over HTTP, run by systemd or launchd.
 
-Shows what it writes and runs before it does, and changes no file that it did not write.
+Shows what it writes and runs before it does, and changes only files that it wrote.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _service(config: Path | None, settings_file: Path | None, http: str) -> Gate
 
 
 def _program() -> tuple[str, ...]:
-    """This very program, by its full path."""
+    """The running program, by its full path."""
     started = Path(sys.argv[0]).absolute()
     if started.name.startswith("mcp-optimizer") and os.access(started, os.X_OK):
         return (str(started),)
@@ -176,7 +176,7 @@ def _refuse_foreign(file: Path) -> None:
 
 
 def _runnable(commands: Iterable[Command]) -> tuple[Command, ...]:
-    """The commands, if this system has the program that they begin with."""
+    """The commands, if this system has the program that they start."""
     found = tuple(commands)
     return found if found and shutil.which(found[0][0]) else ()
 
@@ -220,7 +220,7 @@ def _write(plan: ServicePlan, service: GatewayService) -> None:
 def _run_all(commands: Iterable[Command], *, may_fail: bool = False) -> None:
     for command in commands:
         done = _run(command)
-        # One that is not loaded cannot be taken out.
+        # A service that is not loaded cannot be unloaded.
         if done.returncode and not may_fail and "bootout" not in command:
             said = printable(done.stderr.strip()) or f"exit code {done.returncode}"
             raise OptimizerError(f"`{shlex.join(command)}` failed: {said}")

@@ -1,6 +1,6 @@
-"""The systemd unit or launchd property list of a gateway, where it belongs, and the commands that install it.
+"""The systemd unit or launchd property list of a gateway, its location, and the commands that install it.
 
-Pure: `service` shows such a plan before it carries it out.
+Pure: `service` shows the plan before carrying it out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from mcp_optimizer.errors import ConfigurationError
 
 MARK = "Written by `mcp-optimizer service install`"
-"""In the first lines of every file that is ours to change."""
+"""Marks every file that we may change, in its first lines."""
 LABEL = "mcp-optimizer"
 
 
@@ -24,9 +24,9 @@ class GatewayService:
     server_file: Path
     http: str
     search_path: str
-    """Where servers find npx, uvx and so on: service managers themselves know only the system's folders."""
+    """The PATH on which servers find npx, uvx and so on: service managers only have the system's folders."""
     variables: Path
-    """A private file of variables, for keys that server files name."""
+    """A private file of environment variables, for keys that server files name."""
     home: Path
     settings_file: Path | None = None
 
@@ -37,7 +37,7 @@ class GatewayService:
 
 
 def systemd_unit(service: GatewayService, *, user: str = "") -> str:
-    """A unit for the user's own manager; with `user`, one for the system's, which runs it as that user."""
+    """A unit for the user's own manager or, with `user`, for the system's manager, which runs it as that user."""
     lines = [
         f"# {MARK}; `service uninstall` removes it.",
         "[Unit]",
@@ -86,7 +86,7 @@ _OF_THE_SYSTEM = (
     "ProtectKernelModules=yes",
     "ProtectControlGroups=yes",
 )
-"""What only the system's manager can do everywhere. Homes stay writable: servers keep their caches there."""
+"""Options that only the system's manager supports everywhere. Homes stay writable: servers keep caches there."""
 
 
 def launchd_plist(service: GatewayService) -> str:
@@ -112,14 +112,14 @@ def launchd_plist(service: GatewayService) -> str:
 
 
 def _plain(text: str) -> str:
-    """A value of a unit as it stands, in which only per cent signs mean something."""
+    """A value that a unit takes literally, except for percent signs."""
     if not text or any(ord(character) < 32 for character in text):
         raise ConfigurationError("A path with a line break or another control character cannot be part of a service.")
     return text.replace("%", "%%")
 
 
 def _quoted(word: str, *, in_command: bool = False) -> str:
-    """One word of a command, or one variable; a dollar sign begins a variable only in commands."""
+    """One word of a command, or one variable; a dollar sign starts a variable only in commands."""
     text = _plain(word).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text.replace("$", "$$") if in_command else text}"'
 
@@ -130,22 +130,22 @@ UNIT = f"{LABEL}.service"
 
 @dataclass(frozen=True)
 class ServicePlace:
-    """Where the file of the service is, and how its manager is told about it."""
+    """Where the service's file is, and the commands for its service manager."""
 
     file: Path
     starting: tuple[Command, ...]
     stopping: tuple[Command, ...]
     after: tuple[Command, ...]
-    """Once the file is gone."""
+    """Run once the file is gone."""
     asking: Command
     """Ends with 0 if the service runs."""
     log: str
-    """How a person reads its log."""
+    """The command that shows its log."""
 
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """A place, the text of the file there, and what a person should know."""
+    """A place, the text of its file, and notes for a person."""
 
     place: ServicePlace
     text: str
@@ -159,7 +159,7 @@ def place_on(platform: str, home: Path, config: Path, user_id: int) -> ServicePl
         domain = f"gui/{user_id}"
         return ServicePlace(
             file=file,
-            # One that is loaded already has the old file.
+            # A service that is already loaded keeps using the old file.
             starting=(("launchctl", "bootout", f"{domain}/{LABEL}"), ("launchctl", "bootstrap", domain, str(file))),
             stopping=(("launchctl", "bootout", f"{domain}/{LABEL}"),),
             after=(),

@@ -1,7 +1,7 @@
-"""Ends a serving process, has it read its files again, and opens its socket for commands.
+"""Stops a serving process, reloads its files, and opens its command socket.
 
-Signals request both; a timer ends a process that hangs. Used by `serve` over stdio, over HTTP and by its workers, so
-the gateway itself is only imported where it is used.
+Signals request the first two; a timer ends a process that hangs. Used by `serve` over stdio, over HTTP and by its
+workers, so the gateway itself is only imported where it is used.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 1.7
-"""Seconds for everything to end after the calls in progress have."""
+"""Seconds for everything to end after the calls in progress."""
 GRACE_SECONDS = 1.9
-"""Seconds after `shutdown_timeout` at which the process ends, whatever hangs."""
+"""Seconds after `shutdown_timeout` at which the process ends, even if something hangs."""
 
 
 class Signals:
@@ -38,7 +38,7 @@ class Signals:
         self._asked = asyncio.Event()
         self._reloads = BackgroundTasks(logger, "The files could not be read again")
         self.is_interactive = False
-        """Whether somebody at a terminal waits for the process to end."""
+        """Whether a person at a terminal waits for the process to end."""
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):
                 asyncio.get_running_loop().add_signal_handler(number, self._take, number)
@@ -50,10 +50,10 @@ class Signals:
         self._asked.set()
 
     def reload_with(self, optimizer: Optimizer) -> None:
-        """SIGHUP: read the files again. When our terminal is closed, the same signal means the end."""
+        """On SIGHUP, read the files again. If our terminal was closed, the same signal means stop."""
         number = getattr(signal, "SIGHUP", None)
         if number is None or signal.getsignal(number) is signal.SIG_IGN:
-            # As under nohup: whoever started us wants us to live on.
+            # The parent ignores SIGHUP, as nohup does, to keep us alive.
             return
         had_terminal = has_terminal()
 
@@ -67,7 +67,7 @@ class Signals:
             asyncio.get_running_loop().add_signal_handler(number, take)
 
     def stop_with(self, link: socket.socket) -> None:
-        """For a worker: end like after SIGTERM when the process that started us is gone."""
+        """For a worker: stop as on SIGTERM when the process that started us is gone."""
         loop = asyncio.get_running_loop()
 
         def gone() -> None:
@@ -77,7 +77,7 @@ class Signals:
         loop.add_reader(link, gone)
 
     async def until_asked(self, serving: asyncio.Task[None]) -> None:
-        """Wait for the first signal, or for the end of our clients."""
+        """Wait for the first signal, or until our clients are gone."""
         waiting = asyncio.create_task(self._asked.wait())
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -96,7 +96,7 @@ def end_now(code: int) -> None:
 
 
 def end_at_the_latest(seconds: float) -> None:
-    """Ends the process whatever hangs from now on. In a thread, because the event loop itself may hang."""
+    """Ends the process after this time, whatever hangs. In a thread, because the event loop itself may hang."""
     late = threading.Timer(seconds, end_now, [1])
     late.daemon = True
     late.start()
@@ -104,7 +104,7 @@ def end_at_the_latest(seconds: float) -> None:
 
 @contextlib.asynccontextmanager
 async def command_socket(optimizer: Optimizer, address: str = "") -> AsyncIterator[ControlListener]:
-    """Commands such as `find` and `logs` ask this gateway while it serves."""
+    """While open, commands such as `find` and `logs` can query this gateway."""
     from mcp_optimizer.app.control.sockets import identity
 
     listener = optimizer.control(address)

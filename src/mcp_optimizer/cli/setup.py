@@ -73,7 +73,7 @@ def init(
     """Write a commented starter server file."""
     from mcp_optimizer.runtime.local_files import make_folder, write_file
 
-    # Where it is found from every folder, without anybody having to trust one.
+    # Found from every folder, without the user having to trust one.
     is_own, path = path is None, path or own_server_file()
     if path.exists() and not force:
         raise ConfigurationError(f"{path} already exists. Choose another path, or overwrite it with --force.")

@@ -80,7 +80,7 @@ async def _remove(settings: Settings, names: list[str], is_agreed_to: bool, as_j
 
 
 def _left_behind(removed: dict[str, Any], others: dict[str, Any]) -> list[str]:
-    """What of removed servers is still there, for a person who wants it gone."""
+    """What is still stored of removed servers, for a person who wants it gone."""
     from mcp_optimizer.config.serverfile.variables import secrets_used
 
     said = [
@@ -133,7 +133,7 @@ def _is_off(entry: dict[str, Any]) -> bool:
 
 
 def _server_and_tool(target: str, known: dict[str, Any]) -> tuple[str, str]:
-    """`SERVER/TOOL` in its parts. A server whose own name has a slash goes first."""
+    """Splits `SERVER/TOOL`. A server whose own name contains a slash takes precedence."""
     if target in known:
         return target, ""
     owners = [name for name in known if target.startswith(f"{name}/") and len(target) > len(name) + 1]

@@ -1,7 +1,7 @@
 """What commands print to a terminal, and what they ask there.
 
-There is one console and one way to print JSON, and no server can control either. Values, also hidden ones, and a yes
-are read here; nothing is stored.
+One console and one JSON printer, which no server can use to control the terminal. Also reads values, hidden ones too,
+and confirmations; stores nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def console() -> Console:
 
 
 class _Printable:
-    """Removes control characters from printed text; colours are our own and stay."""
+    """Removes control characters from printed text; our own colours stay."""
 
     def __init__(self, shown: ConsoleRenderable) -> None:
         self._shown = shown
@@ -48,19 +48,19 @@ class _Printable:
 
 
 def print_json(value: Any) -> None:
-    """For programs: one object on one line."""
+    """Print one object on one line, for programs."""
     print(printable_json(json.dumps(value, ensure_ascii=False)))
 
 
 def is_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def hidden_value(title: str) -> str:
-    """A value that is typed without being shown."""
+    """A value that the user types without it being shown."""
     with warnings.catch_warnings():
-        # A terminal that cannot hide what is typed: better no value than a shown one.
+        # A terminal that cannot hide typing: no value is better than a visible one.
         warnings.simplefilter("error", getpass.GetPassWarning)
         try:
             return getpass.getpass(f"{title} (not shown): ")
@@ -69,21 +69,21 @@ def hidden_value(title: str) -> str:
 
 
 def value_of_stdin() -> str:
-    """All of stdin, without the newline at its end."""
+    """All of stdin, without its final newline."""
     from mcp_optimizer.identity.secrets import MOST_BYTES, value_of
 
-    # One byte more than allowed, and a newline: a longer value is noticed, and never read completely.
+    # One byte more than allowed, and a newline: enough to notice a value that is too long without reading all of it.
     given = sys.stdin.buffer.read(MOST_BYTES + 3)
     return value_of(given.removesuffix(b"\n").removesuffix(b"\r"))
 
 
 def is_agreed(question: str) -> bool:
-    """Whether a person says yes; anything else is a no."""
+    """Whether a person answers yes; any other answer is a no."""
     return _answer_line(f"{question} [y/N] ").lower() in ("y", "yes")
 
 
 def asked_values(wanted: WantedInput) -> tuple[str, ...]:
-    """The values of an input, asked for until they are usable. Several are asked for until an empty one."""
+    """Ask for the values of an input until they are usable. A repeatable input ends with an empty answer."""
     _explain(wanted)
     found: list[str] = []
     while True:
@@ -104,7 +104,7 @@ def asked_values(wanted: WantedInput) -> tuple[str, ...]:
 
 
 def with_full_path(wanted: WantedInput, value: str) -> str:
-    """A path as a server needs it, which runs in another folder and knows no `~`."""
+    """An absolute path, because a server runs in another folder and does not expand `~`."""
     from mcp_optimizer.config.packages.draft import InputFormat
 
     is_path = wanted.format is InputFormat.PATH and "${" not in value

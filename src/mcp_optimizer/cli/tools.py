@@ -32,7 +32,7 @@ _MOST_BYTES = 10_000_000
 
 
 def given_arguments(positional: str | None, option: str | None, *, is_object: bool) -> Any:
-    """The arguments' JSON as text; with `is_object`, for adding to, as an object."""
+    """The arguments' JSON as text; with `is_object`, an object to which more can be added."""
     if positional is not None and option is not None:
         raise ConfigurationError("The arguments are given twice: after the tool's name and with --args.")
     text = positional if option is None else _read(option)
@@ -48,7 +48,7 @@ def given_arguments(positional: str | None, option: str | None, *, is_object: bo
 
 
 def pairs(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """`--arg key=value`, as often as it was given."""
+    """Every `--arg key=value`."""
     for one in given:
         if "=" not in one or one.startswith("="):
             # Without the value, which may be a secret.
@@ -119,7 +119,7 @@ def find(
 
 
 def show_found(out: Console, found: dict[str, Any]) -> None:
-    """A search, as `found_facts` has it."""
+    """Print a search result, in the form of `found_facts`."""
     from rich.table import Table
     from rich.text import Text
 
@@ -140,7 +140,7 @@ def show_found(out: Console, found: dict[str, Any]) -> None:
     else:
         out.print("No tool matches. Try other words, or list all tools with `mcp-optimizer tools`.")
     metrics = found["response"]["token_metrics"]
-    # Finding nothing saves nothing.
+    # A search without results saves nothing.
     if found["rows"]:
         out.print(
             f"[bold]{metrics['returned_tokens']:,}[/] of {metrics['baseline_tokens']:,} tokens: "
@@ -244,7 +244,7 @@ def _cost(meta: dict[str, Any]) -> str:
 
 
 def _show_result(result: dict[str, Any], notices: list[int]) -> None:
-    """A tool's result, for people and scripts: what is not of the tool goes to stderr.
+    """A tool's result, for people and scripts: text that is not from the tool goes to stderr.
 
     A server may send anything in place of a block.
     """

@@ -1,5 +1,5 @@
-"""`trust list`, `diff`, `approve` and `reset`: what servers' tools and instructions were when they were approved, and
-what changed.
+"""`trust list`, `diff`, `approve` and `reset`: servers' tools and instructions as they were approved, and what changed
+since.
 
 Reads and writes the catalog database; starts no server. A running gateway notices within seconds.
 """
@@ -130,7 +130,7 @@ def _modes(settings: Settings) -> dict[str, Any]:
     try:
         return dict(trust_modes(settings, server_specs(settings)))
     except OptimizerError:
-        # Without a server file, all that is known is what was stored.
+        # Without a server file, only the stored approvals are known.
         return {}
 
 
@@ -169,7 +169,7 @@ def _moment(at_ms: int) -> str:
 
 
 def _show(servers: Sequence[ServerOverview], *, whole: bool) -> None:
-    """One line for each server, then its tools: all, or those that somebody should look at."""
+    """One line per server, then its tools: all, or those that need a review."""
     from rich.table import Table
     from rich.text import Text
 
@@ -269,7 +269,7 @@ async def _approve(settings: Settings, server: str, tools: list[str], *, everyth
             raise ConfigurationError(
                 f"It has changed since it was shown. Look again: mcp-optimizer trust diff {shlex.quote(server)}"
             )
-        # By version, so that nothing is approved that changes just now.
+        # By version, so that a change made at this moment is not approved with it.
         approved = await stored.approve(server, wanted, "local", identity)
     if approved or identity:
         await record_act(settings, "trust/approve", told(approved, is_moved=bool(identity)), server)

@@ -1,8 +1,8 @@
-"""`serve --workers N`: N gateways on one port, each a process, and this one, which starts, watches and ends them.
+"""`serve --workers N`: N gateway processes on one port, and this process, which starts, watches and ends them.
 
 Each worker is a whole gateway with servers of its own; they share through the database, as gateways on several machines
-do. This process serves nothing and loads no library for it. A worker that dies is started again; one that dies again
-and again as soon as it listens ends all, because then something is wrong that no restart mends.
+do. This process serves nothing and loads no library for it. A worker that dies is started again; one that keeps dying
+as soon as it listens ends all of them, because a restart does not help then.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from mcp_optimizer.runtime.worker_place import WorkerPlace
 logger = logging.getLogger(__name__)
 
 _WRONG_SETTINGS = 2
-"""The exit code of a process whose settings are wrong: it would be the same again."""
+"""The exit code of a process whose settings are wrong: a restart would fail in the same way."""
 _AT_ONCE = 10.0
-"""Seconds; a worker that listened for less died at once."""
+"""A worker that listened for fewer seconds than this died at once."""
 _MOST_IN_A_ROW = 5
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)
 _SPARE = 2.0
-"""Seconds beyond a worker's own limit after which it is killed."""
+"""Seconds after a worker's own shutdown limit at which it is killed."""
 
 BALANCES = sys.platform.startswith("linux")
-"""Whether the system spreads connections over sockets at one port. Elsewhere workers share one socket."""
+"""Whether the system spreads connections over several sockets on one port. Elsewhere workers share one socket."""
 
 
 def check_workers(settings: Settings) -> None:
-    """Raises ConfigurationError if several workers cannot do what one can."""
+    """Raises ConfigurationError if the settings do not work with several processes."""
     if settings.http is None:
         raise ConfigurationError("--workers needs --http HOST:PORT: on stdio there is one client and one process.")
     if settings.database_place is None:
@@ -59,7 +59,7 @@ def check_workers(settings: Settings) -> None:
 
 
 class Worker:
-    """One of the places, and the process that has it now."""
+    """One worker position, and the process that currently fills it."""
 
     def __init__(self, number: int, private: socket.socket) -> None:
         self.number = number
@@ -81,7 +81,7 @@ class Worker:
                 self.process.send_signal(number)
 
     def kill(self) -> None:
-        """With everything in its session that did not leave it."""
+        """Kill the process, and every process still in its session."""
         if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -94,7 +94,7 @@ class Worker:
 
 
 class GatewayWorkers:
-    """All of them."""
+    """All worker processes."""
 
     def __init__(self, settings: Settings, command: Sequence[str]) -> None:
         """`command` starts one gateway with these settings."""
@@ -114,10 +114,10 @@ class GatewayWorkers:
         self._code = 0
 
     async def run(self) -> int:
-        """Until a signal, or until they cannot be kept alive. Returns the exit code."""
+        """Run until a signal, or until the workers cannot be kept alive. Returns the exit code."""
         self._take_signals()
         first, *others = self._workers
-        # The first alone: what is wrong with the settings is said once, and a new database is migrated once.
+        # The first one alone, so that errors in the settings are reported once, and a new database is migrated once.
         self._tasks.spawn(self._keep(first))
         await self._until(lambda: first.listening_since is not None or self._is_over())
         if not self._is_over():
@@ -152,28 +152,28 @@ class GatewayWorkers:
     def _stop(self, number: int) -> None:
         self._asked.append(number)
         for worker in self._workers:
-            # A second signal ends each at once.
+            # A second signal ends each worker at once.
             worker.send(number)
         self._changed.set()
 
     def _hang_up(self, had_terminal: bool) -> None:
-        """Read the files again; if our terminal was closed, the end."""
+        """Read the files again; or stop, if our terminal was closed."""
         if had_terminal and not has_terminal():
             self._stop(signal.SIGTERM)
             return
         for worker in self._workers:
-            # One that is still starting reads the files anyway, and would be ended by the signal.
+            # A worker that is still starting reads the files anyway, and the signal would end it.
             if worker.listening_since is not None:
                 worker.send(signal.SIGHUP)
 
     async def _keep(self, worker: Worker) -> None:
-        """Start it, and start it again whenever it dies."""
+        """Start a worker, and start it again whenever it dies."""
         while not self._is_over():
             code = await self._one_life(worker)
             if self._is_over():
                 return
             if code == _WRONG_SETTINGS and worker.listening_since is None:
-                # It has said itself what is wrong.
+                # The process has reported the error itself.
                 self._code = code
             pause = worker.ended()
             if worker.short_lives >= _MOST_IN_A_ROW and not self._code:
@@ -186,7 +186,7 @@ class GatewayWorkers:
                 return
             logger.warning("Worker %d ended with %s; it is started again.", worker.number, _described(code))
             if pause:
-                # Until it is back, connections that the system would give to it go to the others.
+                # Until it is back, its share of new connections goes to the other workers.
                 self._release(worker.number)
                 await asyncio.sleep(pause)
 
@@ -208,7 +208,7 @@ class GatewayWorkers:
                     stdin=asyncio.subprocess.DEVNULL,
                     env={**os.environ, **place.variable()},
                     pass_fds=place.descriptors,
-                    # Ctrl-C reaches only us, and we pass it on: twice would mean at once.
+                    # Ctrl-C reaches only us, and we pass it on: a worker that got it twice would end at once.
                     start_new_session=True,
                 )
             worker.began(process)
@@ -232,8 +232,8 @@ class GatewayWorkers:
             self._public.pop(number).close()
 
     async def _end(self) -> None:
-        """Let all finish what they do; whoever takes too long is killed."""
-        # Only theirs is left, so that nobody connects to a socket that is not served any more.
+        """Let all workers finish their calls; kill those that take too long."""
+        # Only the workers' own sockets stay open, so that no client connects to one that is not served any more.
         for each in self._public.values():
             each.close()
         if not self._asked:

@@ -1,1 +1,1 @@
-"""Makes definitions smaller without losing function: schemas, signatures, descriptions."""
+"""Shrinks tool definitions without losing function: schemas, signatures, descriptions."""

@@ -1,7 +1,7 @@
-"""Abbreviates a definition that is too large to be shown: the first of everything, and how much more there is. Pure.
+"""Abbreviates a definition that is too large to show: keeps the first items of each part and counts the rest. Pure.
 
-Omissions are marked in place ("… 199,980 more"), in schemas as in texts. An abbreviated schema is only for reading;
-arguments are always checked against the original. Called by `forms` for replies that would be too long.
+Omissions are marked in place ("… 199,980 more"), in schemas and in texts. An abbreviated schema is only for reading;
+arguments are always checked against the original. Called by `catalog/tool_forms` for replies that would be too long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mcp_optimizer.search.deprecation import sentence as deprecation
 
 @dataclass(frozen=True)
 class _Room:
-    """How much of each part of a definition is kept."""
+    """How many items of each part of a definition are kept."""
 
     members: int
     items: int
@@ -35,19 +35,19 @@ _ROOMS = (
     _Room(members=8, items=3, characters=80, depth=5),
     _Room(members=4, items=2, characters=60, depth=4),
 )
-"""From much to little; the first that makes a definition small enough is used."""
+"""From large to small; the first that makes a definition small enough is used."""
 
 _LEAST = 300
-"""Characters of a description that are always shown."""
+"""Characters of a description that are always kept."""
 
 
 def abbreviated(tool: McpTool, most: int) -> McpTool:
-    """The tool in at most so many characters of JSON, as far as its name leaves room."""
+    """The tool in at most `most` characters of JSON, unless its name alone is too long."""
     if warning := deprecation(tool.description or "")[:_LEAST]:
-        # First, where no cut reaches it.
+        # First, where nothing is cut off.
         tool = tool.model_copy(update={"description": f"{warning} {(tool.description or '').replace(warning, '', 1)}"})
     for room in _ROOMS:
-        # Field by field, because serializing everything would take longer than abbreviating it.
+        # Field by field, because serializing the whole definition would take longer than abbreviating it.
         shown = {field: _kept(value, room, room.depth) for field, value in tool if value is not None}
         shown["name"] = tool.name
         if len(compact(shown)) <= most:
@@ -82,7 +82,7 @@ def _items(values: list[Any], room: _Room, depth: int) -> list[Any]:
 def _members(members: dict[str, Any], room: _Room, depth: int) -> dict[str, Any]:
     properties, required, exact = properties_of(members), required_of(members), ""
     if required and len(properties) > room.members:
-        # What must be given is shown before what may be, and required is only what is shown.
+        # Required members come first, and `required` lists only those that are kept.
         names = frozenset(required)
         ordered = sorted(properties, key=lambda name: name not in names)
         shown = frozenset(ordered[: room.members])

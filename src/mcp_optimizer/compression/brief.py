@@ -1,8 +1,8 @@
-"""A tool in less than its signature: only what must be given, and what the request is about. Pure.
+"""Describes a tool in less than its signature: only required parameters, and those that the request is about. Pure.
 
 `brief` is one line: `(board_id: int, owner?: str, +31 optional) List the cards of a board.` `folded` is a signature
-whose optional parameters are listed by name, except those that the request mentions or that have rules. Nothing
-required is ever left out, and what is left out is counted.
+whose optional parameters are listed by name, except those that the request mentions or that have rules. No required
+parameter is ever omitted, and omissions are counted.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ _MOST_NAMED = 12
 _LONGEST_NAME = 40
 _DEEPEST = 3
 _LETTERS_OF_RULES = 1_200
-"""How long the lines may be together that a folded signature keeps for their rules."""
+"""Maximum total length of the lines that a folded signature keeps for their rules."""
 
 
 def brief(tool: McpTool, wanted: Collection[str], named: int = 0) -> str | None:
-    """The required parameters, and the optional ones that have a wanted term in their names; `named`: how many more
-    optional ones are named, without their types.
+    """The required parameters, and the optional ones with a wanted term in their names; `named`: how many other
+    optional ones are listed without their types.
 
-    None if the schema combines others, because then only the signature says what is required, or requires too much.
+    None if the schema combines others, because then only the signature shows what is required, or if it requires too
+    many parameters.
     """
     schema = tool.input_schema
     members, required = properties_of(schema), list(dict.fromkeys(required_of(schema)))
@@ -67,7 +68,7 @@ def brief(tool: McpTool, wanted: Collection[str], named: int = 0) -> str | None:
 
 
 def call_of(tool: McpTool) -> str:
-    """The names of what must be given, in brackets, and that there is more: enough to try a call."""
+    """The names of the required parameters in brackets, and a mark for further ones: enough to try a call."""
     required = list(dict.fromkeys(required_of(tool.input_schema)))
     shown = ", ".join(map(_spelt, required[:_MOST_MEMBERS]))
     if len(shown) > _LONGEST_OBJECT or len(required) > _MOST_MEMBERS:
@@ -83,20 +84,21 @@ def begins_with_parameter(signature: str, names: Collection[str]) -> bool:
 
 
 def short(said: str) -> str:
-    """A sentence of a line, cut at a word if it is long."""
+    """The first sentence of a line, cut at a word if it is long."""
     return said if len(said) <= _LONGEST_SAID else said[: _LONGEST_SAID - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
 
 
 def terms_of(name: str) -> frozenset[str]:
-    """The words of a parameter's name, as a request would have them."""
+    """The words of a parameter's name, in the form in which requests use them."""
     return frozenset(terms(name[:_LONGEST_NAME]))
 
 
 def folded(signature: str, tool: McpTool, wanted: Collection[str]) -> str:
-    """The tool's signature with its optional parameters by name only, except those that the request mentions and the
-    ones with the weightiest rules."""
+    """The tool's signature with its optional parameters by name only, except those that the request mentions and those
+    with the most important rules.
+    """
     optional = properties_of(tool.input_schema)
-    # Every parameter of list_cards may speak of cards.
+    # Words of the tool's name do not count: any parameter of list_cards may mention cards.
     wanted = frozenset(wanted) - terms_of(tool.name)
     blocks = list(_blocks(signature))
     named: dict[int, str] = {}
@@ -117,7 +119,7 @@ def folded(signature: str, tool: McpTool, wanted: Collection[str]) -> str:
 
 
 def _with_rules(lines: Mapping[int, str]) -> Iterator[int]:
-    """The places of the lines with the weightiest rules, as many as there is room for."""
+    """The positions of the lines with the most important rules, as many as fit."""
     left = _LETTERS_OF_RULES
     weighed = {place: plainly(line) for place, line in lines.items()}
     for place in sorted(lines, key=lambda place: -weighed[place]):
@@ -127,7 +129,7 @@ def _with_rules(lines: Mapping[int, str]) -> Iterator[int]:
 
 
 def _blocks(signature: str) -> Iterator[list[str]]:
-    """Each line at the margin with the indented lines below it."""
+    """Each unindented line with the indented lines below it."""
     block: list[str] = []
     for line in signature.split("\n"):
         if block and not line.startswith(" "):
@@ -138,7 +140,7 @@ def _blocks(signature: str) -> Iterator[list[str]]:
 
 
 def _used(shared: list[list[str]], kept: list[str]) -> list[str]:
-    """The shared types that are still mentioned, directly or by one another."""
+    """The shared types that are still referenced, directly or by each other."""
     words = set(_WORD.findall("\n".join(kept)))
     used: list[str] = []
     waiting = shared
@@ -154,7 +156,7 @@ def _spelt(name: str) -> str:
 
 
 class _Types:
-    """Writes types in a few words; an object that needs more is only `obj`. A schema may unfold without end."""
+    """Writes types in a few words; an object that needs more becomes `obj`. A schema may unfold without end."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -195,7 +197,7 @@ class _Types:
         return f"{shown} {form}" if is_shown else shown
 
     def _object(self, schema: Schema, depth: int) -> str:
-        """What an object must have, if that is short."""
+        """The required members of an object, if they fit."""
         members, required = properties_of(schema), list(dict.fromkeys(required_of(schema)))
         if not required or not _COMBINED.isdisjoint(schema) or len(required) > _MOST_MEMBERS:
             return "obj"

@@ -1,8 +1,8 @@
-"""Reads the leading clause of an English sentence: its verb, what it does it to, and what is added. Pure.
+"""Parses the leading clause of an English sentence: its verb, its object, and its additions. Pure.
 
-Called by `phrases` and `five_words`. Knows words by their classes only: "Create a card in a column, and return it" has
-the verb "create" and the chunks "a card" and "in a column". `without_lead` first removes what stands before the point,
-such as "Purpose:" or "This tool allows you to".
+Called by `phrases` and `five_words`. Knows words only by their classes: "Create a card in a column, and return it" has
+the verb "create" and the chunks "a card" and "in a column". `without_lead` first removes introductions such as
+"Purpose:" or "This tool allows you to".
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _MOST_TOKENS = 40
 _BESIDE = re.compile(r"\s?\([^()]*\)|\s?\[[^\[\]]*\]|https?://\S+|\b(?:one|1) or more(?= (?!of\b))|\bup to \d+\b", re.I)
 _TOKEN = re.compile(r"\S+")
 EDGES = "\"'`*_“”‘’«»<>{}[]()~|•#!?.,;:…"
-"""Marks around words."""
+"""Punctuation around words."""
 _STOPS = ",;:.!?)…"
 
 
 class Token(NamedTuple):
-    """A word of a sentence, and the mark that ends its clause, if there is one."""
+    """A word of a sentence, and the punctuation that ends its clause after it, if any."""
 
     text: str
     lower: str
@@ -53,9 +53,9 @@ class Token(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """The verb in its plain form (empty if there is none), all that follows it, and the same in chunks.
+    """The verb in its base form (empty if there is none), all tokens after it, and the same tokens in chunks.
 
-    It is open if the words after its chunks belong to their last thing: "the cards | that are blocked".
+    It is open if the words after the chunks modify the last one: "the cards | that are blocked".
     """
 
     verb: tuple[str, ...]
@@ -65,7 +65,7 @@ class Clause(NamedTuple):
 
 
 def read_clause(sentence: str, named: frozenset[str]) -> Clause:
-    """The clause that a sentence begins with; `named` are the words of the tool's name."""
+    """The clause at the beginning of a sentence; `named` are the words of the tool's name."""
     tokens = _tokens(sentence)
     verb, rest = _verb(tokens, named)
     if verb and rest and rest[0].lower in PARTICLES:
@@ -98,12 +98,12 @@ def read_thing(sentence: str) -> Clause:
 
 
 def is_thing(word: str) -> bool:
-    """Whether a word stands for something, unlike an article or a preposition."""
+    """Whether a word can be a noun, unlike an article or a preposition."""
     return word not in PREPOSITIONS and word not in CONJUNCTIONS and word not in SOFT and word not in DETERMINERS
 
 
 def _tokens(sentence: str) -> list[Token]:
-    """The words of a sentence, without what stands in brackets."""
+    """The words of a sentence, without text in brackets."""
     found: list[Token] = []
     for match in _TOKEN.finditer(_BESIDE.sub("", sentence)):
         raw = match.group()
@@ -112,7 +112,7 @@ def _tokens(sentence: str) -> list[Token]:
             mark = raw.rstrip("\"'`*_”’")[-1:]
             found.append(Token(text, text.lower().replace("’", "'"), mark if mark in _STOPS else ""))
         elif found:
-            # A dash, an arrow or a plus between blanks ends a clause.
+            # A dash, arrow or plus between blanks ends a clause.
             found[-1] = found[-1]._replace(ends=raw[0])
         if len(found) >= _MOST_TOKENS:
             break
@@ -120,7 +120,7 @@ def _tokens(sentence: str) -> list[Token]:
 
 
 def _verb(tokens: Sequence[Token], named: frozenset[str]) -> tuple[tuple[str, ...], Sequence[Token]]:
-    """The verb, with an adverb before it or a second verb behind, and what follows."""
+    """The verb, with an adverb before it or a second verb after it, and the tokens that follow."""
     at = next((at for at, token in enumerate(tokens) if token.lower not in FILLERS), len(tokens))
     adverb: tuple[str, ...] = ()
     if _is_adverb(tokens, at):
@@ -138,7 +138,9 @@ def _verb(tokens: Sequence[Token], named: frozenset[str]) -> tuple[tuple[str, ..
 
 
 def _unknown_verb(tokens: Sequence[Token], at: int) -> str:
-    """The plain form of a first word that an article follows, as in "Burn a card": it can only be a verb."""
+    """The base form of an unknown first word that is followed by an article, as in "Burn a card": it can only be a
+    verb.
+    """
     word = tokens[at].lower
     following = tokens[at + 1].lower if at + 1 < len(tokens) and not tokens[at].ends else ""
     if following not in ARTICLES or not word.isalpha() or not word.isascii() or not is_thing(word) or word in ENDINGS:
@@ -153,7 +155,7 @@ def _is_adverb(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _does_something(base: str, tokens: Sequence[Token], at: int, named: frozenset[str]) -> bool:
-    """Whether the first word is the verb for what the tool does, and not a thing or an advice to the reader."""
+    """Whether the first word is the verb for the tool's action, and not a noun or advice to the reader."""
     following = tokens[at + 1].lower if at + 1 < len(tokens) and not tokens[at].ends else ""
     if f"{base} {following}" == "take in":
         return False
@@ -163,7 +165,7 @@ def _does_something(base: str, tokens: Sequence[Token], at: int, named: frozense
 
 
 def _with_others(tokens: Sequence[Token], at: int) -> tuple[list[str], int]:
-    """The verbs of "create, read or update", and where their object begins."""
+    """The verbs of "create, read or update", and the position of their object."""
     verbs, place = [base_form(tokens[at].lower)], at
     while place + 1 < len(tokens):
         joined = tokens[place + 1].lower in CONJUNCTIONS
@@ -181,7 +183,7 @@ def _with_others(tokens: Sequence[Token], at: int) -> tuple[list[str], int]:
 
 
 def _chunks(tokens: Sequence[Token]) -> list[list[Token]]:
-    """The things and the additions of a clause, up to its end."""
+    """The objects and additions of a clause, up to its end."""
     chunks: list[list[Token]] = []
     current: list[Token] = []
     for at, token in enumerate(tokens):
@@ -212,7 +214,7 @@ def _ends_clause(token: Token, following: Token | None, current: Sequence[Token]
 
 
 def _is_participle(token: Token, following: Token | None, current: Sequence[Token]) -> bool:
-    """Whether "configured" begins an addition to what stands before it: "teams configured in Grafana"."""
+    """Whether "configured" begins an addition to the words before it: "teams configured in Grafana"."""
     if not any(is_thing(before.lower) for before in current):
         return False
     if token.lower in BEHIND:
@@ -231,7 +233,7 @@ def _is_adjective(token: Token) -> bool:
 
 
 def _complete(chunks: Sequence[list[Token]]) -> list[list[Token]]:
-    """The chunks up to the first that has no thing. A preposition or a participle takes the next one along."""
+    """The chunks up to the first without a noun. A preposition or participle takes the next one with it."""
     found: list[list[Token]] = []
     for chunk in chunks:
         if found and (not _stands_alone(found[-1]) or _share_a_thing(found[-1], chunk)):
@@ -249,7 +251,7 @@ def _stands_alone(chunk: Sequence[Token]) -> bool:
 
 
 def _share_a_thing(one: Sequence[Token], other: Sequence[Token]) -> bool:
-    """Whether the last word belongs to both: "10-K or 10-Q filings"."""
+    """Whether the last word belongs to both parts: "10-K or 10-Q filings"."""
     if other[0].lower not in CONJUNCTIONS or len(other) < 3 or one[-1].lower.endswith("s"):
         return False
     return other[-1].lower.endswith("s") and not any(token.lower in DETERMINERS for token in (*one, *other))

@@ -1,4 +1,4 @@
-"""Applies the techniques that make this particular tool smaller, and no others.
+"""Applies the techniques that make a given tool smaller, and no others.
 
 Pure except for counting. The output is an MCP tool whose schema accepts nothing that the original rejects.
 """
@@ -36,23 +36,23 @@ from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.compact_json import compact
 
 Cost = Callable[[str], int]
-"""Tokens of a text."""
+"""Counts the tokens of a text."""
 
 _SURELY_MORE = 1.5
-"""A text longer by this factor is not worth counting."""
+"""A text longer by this factor certainly costs more, so it is not counted."""
 
 
 class SchemaNotes(StrEnum):
-    """How much documentation a compressed schema keeps: all of it, or what a caller needs, see `wording`."""
+    """How much documentation a compressed schema keeps: all of it, or only what a caller needs (see `wording`)."""
 
     FULL = "full"
     RULES = "rules"
 
 
 class Dialect(StrEnum):
-    """What a client can read. `plain`: references only in a tool whose server sent some. `inlined`: none, if the tool
-    does not grow by that, a type next to every enum, and no lists of types. `references`: repeated parts of any tool
-    shared under `$defs`.
+    """The JSON Schema that a client can read. `plain`: references only in a tool whose server sent some. `inlined`: no
+    references unless inlining makes the tool larger, a type next to every enum, and no lists of types. `references`:
+    repeated parts of any tool are shared under `$defs`.
     """
 
     PLAIN = "plain"
@@ -62,7 +62,7 @@ class Dialect(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """What one technique did to a tool."""
+    """The effect of one technique on a tool."""
 
     technique: str
     tokens: int
@@ -70,9 +70,9 @@ class Step:
 
 @dataclass(frozen=True)
 class CompressedTool:
-    """A smaller tool and how it was made; `steps` are the tokens after each technique that helped.
+    """A smaller tool and how it was made; `steps` has the tokens after each technique that helped.
 
-    `groups.expand` turns arguments in its shape into those of the original.
+    `groups.expand` converts arguments in its shape to the original shape.
     """
 
     wire_json: str
@@ -98,8 +98,8 @@ def compress(
 ) -> CompressedTool:
     """The smallest form of a tool that is still plain JSON Schema, with as much of its documentation as is wanted.
 
-    `groups` come from the settings and are applied whether they help or not. `baseline` is the tool's cost, if known.
-    Counting is most of the work, so steps are counted only with `explained`.
+    `groups` come from the settings and are applied even if they do not help. `baseline` is the tool's cost, if known.
+    Counting is most of the work, so steps are counted only if `explained`.
     """
     baseline = cost(tool.model_dump_json()) if baseline is None else baseline
     draft = _compressed(_started(tool, cost, notes, baseline if explained else None), dialect, groups or {})
@@ -108,7 +108,7 @@ def compress(
     if groups:
         return compress(tool, cost, dialect, notes=notes, baseline=baseline, explained=explained)
     if dialect is Dialect.INLINED:
-        # References stay, as its server sent them; types stay as well, for a client that needs them.
+        # References stay as the server sent them, and types stay for clients that need them.
         draft = _carefully(_started(tool, cost, notes, baseline if explained else None))
         if draft.tokens <= baseline:
             return CompressedTool(draft.text, draft.tokens, baseline, tuple(draft.steps))
@@ -123,7 +123,7 @@ def _started(tool: McpTool, cost: Cost, notes: SchemaNotes, explained_from: int 
 
 
 class _Draft:
-    """A tool while it is being compressed: name, description and schema, which is all a model needs."""
+    """A tool during compression: name, description and schema, which is all that a model needs."""
 
     def __init__(self, tool: McpTool, cost: Cost, explained_from: int | None) -> None:
         self._tool = tool
@@ -146,7 +146,7 @@ class _Draft:
         return self._known
 
     def note_groups(self, groups: GroupPlan) -> None:
-        """Its parameters are grouped like this."""
+        """Records how the parameters are grouped."""
         self.groups = groups
 
     def copy(self) -> _Draft:
@@ -156,7 +156,7 @@ class _Draft:
         return other
 
     def shrink(self, technique: str, description: str | None, schema: Schema) -> None:
-        """Apply a technique that only removes; the result is smaller without counting."""
+        """Applies a technique that only removes; the result is smaller without counting."""
         if schema is self.schema and description is self.description:
             return
         text = self._written(description, schema)
@@ -164,11 +164,11 @@ class _Draft:
             self._take(technique, description, schema, text)
 
     def offer(self, technique: str, *candidates: tuple[str | None, Schema]) -> bool:
-        """Take the smallest candidate if it costs less than the current draft; returns whether it did."""
+        """Takes the smallest candidate if it costs less than the current draft; returns whether it did."""
         weighed = []
         for description, schema in candidates:
             text = self._written(description, schema)
-            # Compared as text, because the order of keys matters here.
+            # Compared as text, because the order of keys matters.
             if text != self.text and len(text) < _SURELY_MORE * len(self.text):
                 weighed.append((self.cost(text), description, schema, text))
         if not weighed:
@@ -180,7 +180,7 @@ class _Draft:
         return True
 
     def take(self, technique: str, schema: Schema) -> None:
-        """Take it, whatever its cost."""
+        """Takes a schema, whatever it costs."""
         if schema is not self.schema:
             self._take(technique, self.description, schema, self._written(self.description, schema))
 
@@ -209,7 +209,7 @@ def _compressed(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[s
     schema = draft.schema
     if is_free_to_move(schema):
         return _freely(draft, dialect, wanted)
-    # A reference into the middle of a schema ties every part to its place; once inlined, it ties none.
+    # A reference into the middle of a schema fixes the position of every part; inlined, it fixes none.
     inlined = inline_references(schema)
     other = draft.copy()
     careful = _carefully(draft)
@@ -220,7 +220,7 @@ def _compressed(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[s
 
 
 def _freely(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[str]]) -> _Draft:
-    """Every technique."""
+    """Applies every technique."""
     _leave_out(draft, shrinking(dialect))
     _settle_references(draft, dialect)
     draft.take(ORDERING, ordering(draft.cost).apply(draft.schema))
@@ -236,7 +236,7 @@ def shrinking(dialect: Dialect) -> tuple[Technique, ...]:
 
 
 def _carefully(draft: _Draft) -> _Draft:
-    """Only techniques that are safe in a schema whose parts must stay in place."""
+    """Applies only techniques that are safe in a schema whose parts must stay in place."""
     _leave_out(draft, WORDING)
     draft.take(ORDERING, ordering(draft.cost).apply(draft.schema))
     return draft
@@ -253,12 +253,12 @@ def _leave_out(draft: _Draft, techniques: Sequence[Technique]) -> None:
 
 
 def without_envelope(tool: McpTool) -> McpTool:
-    """Only what a model needs to call the tool: no output schema, annotations, icons, titles or `_meta`."""
+    """The parts that a model needs to call the tool: no output schema, annotations, icons, titles or `_meta`."""
     return McpTool(name=tool.name, description=tool.description, inputSchema=tool.input_schema)
 
 
 def _group(draft: _Draft, wanted: Mapping[str, Sequence[str]], dialect: Dialect) -> None:
-    """The groups that are asked for, or each group that pays."""
+    """Applies the groups from the settings, or each group that saves tokens."""
     schema = draft.schema
     if wanted and (named := named_groups(schema, wanted)):
         draft.take(GROUPING, regroup(schema, named))
@@ -272,7 +272,7 @@ def _group(draft: _Draft, wanted: Mapping[str, Sequence[str]], dialect: Dialect)
 
 
 def _settle_references(draft: _Draft, dialect: Dialect) -> None:
-    """References inlined or not, whichever is smaller; those used once always are."""
+    """Inlines references: all of them for `INLINED`; otherwise all, or only those used once, where that costs less."""
     schema = draft.schema
     spread = [schema]
     counted = Counter(references(schema)) if '"$ref"' in draft.text else Counter[str]()
@@ -286,14 +286,14 @@ def _settle_references(draft: _Draft, dialect: Dialect) -> None:
             partly = _typed(_shrunk(inline_references(schema, keep=often), dialect))
             draft.offer(INLINING, (draft.description, whole), (draft.description, partly))
             spread[0] = draft.schema
-    # A client that can read the tool as its server sent it can read its references.
+    # A client that can read the tool as its server sent it can also read its references.
     if dialect is Dialect.REFERENCES or (counted and dialect is Dialect.PLAIN):
         shared = [(draft.description, share_repeated(one, draft.cost)) for one in spread]
         draft.offer(SHARING, *shared)
 
 
 def _shrunk(schema: Schema, dialect: Dialect) -> Schema:
-    """Inlined parts may now merge with their surroundings."""
+    """The schema shrunk once more, because inlined parts may now merge with their surroundings."""
     for technique in shrinking(dialect):
         schema = technique.apply(schema)
     return schema

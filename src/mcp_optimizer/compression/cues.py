@@ -1,7 +1,7 @@
-"""The words by which a sentence is recognised as a rule for callers. Pure.
+"""The words that mark a sentence as a rule for callers. Pure.
 
-Single words are looked up in sets; only phrases need expressions. Those are alternations of short literals without
-nested repetition, so that any text is read in linear time.
+Single words are looked up in sets; only phrases need regular expressions. Those are alternations of short literals
+without nested repetition, so any text is searched in linear time.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 from collections.abc import Collection
 
 BINDING = 4
-"""A call that breaks such a rule is refused, does damage, or does something else than meant."""
+"""A call that breaks the rule is refused, does damage, or does something unintended."""
 
 TELLING = 3
-"""Without such a rule a caller guesses: what is used by default, how much is allowed, in which form."""
+"""Without the rule a caller guesses the default, the limit or the format."""
 
 HINTING = 2
-"""Helps, but a call without it usually works."""
+"""The rule helps, but a call without it usually works."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[a-z])?")
 
@@ -100,7 +100,7 @@ _ABOUT_OTHERS = _any(
     rf"\b(?:is|are) (?:listed|shown|reported|counted|summed)(?: \w+){{0,3}} (?:by|in|with) {_TOOL}",
     rf"^\W{{0,3}}(?:used|read|reported|counted|shown) by {_TOOL}",
 )
-"""What another tool does with a value later."""
+"""How another tool later uses a value."""
 
 _ABOUT_READING = _any(
     r"^\((?:e\.g|for example)|\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b",
@@ -136,13 +136,13 @@ _READ_ONLY = re.compile(r"\b(?:read|write)[ -]only\b", re.I)
 
 
 def of_a_note(sentence: str) -> int:
-    """How much a caller needs a sentence of a parameter's note: 0 for not at all, up to BINDING."""
+    """How much a caller needs a sentence of a parameter's note: from 0 (not at all) to BINDING."""
     if _ABOUT_READING.search(sentence) or (
         _ABOUT_OTHERS.search(sentence) and _BINDING_WORDS.isdisjoint(_said(sentence))
     ):
         return 0
     if found := plainly(sentence):
-        # Before other rules: what happens to whoever leaves the parameter out concerns most calls.
+        # Checked before other rules: the effect of omitting the parameter concerns most calls.
         return BINDING + 1 if _STATES_DEFAULT.match(sentence) else found
     if _CONDITION.match(sentence) or _IDENTIFIER.search(sentence) or _IMPERATIVE.match(sentence):
         return TELLING
@@ -152,7 +152,7 @@ def of_a_note(sentence: str) -> int:
 def of_a_description(sentence: str, parameters: Collection[str]) -> int:
     """How much a caller needs a sentence of a tool's description.
 
-    What the tool returns, what it is good for and which tool is better for something else is not about the call.
+    Statements about results, typical uses or better tools for other tasks do not concern the call.
     """
     found = plainly(_READ_ONLY.sub("", sentence))
     if not found and (
@@ -186,7 +186,7 @@ def _said(sentence: str) -> set[str]:
 
 
 def first_cue(sentence: str) -> int:
-    """Where the first word stands that makes the sentence a rule; 0 if there is none."""
+    """The position of the first word that makes the sentence a rule; 0 if there is none."""
     phrases = (_BINDING_PHRASE.search(sentence), _TELLING_PHRASE.search(sentence))
     places = [phrase.start() for phrase in phrases if phrase]
     places += [word.start() for word in _WORD.finditer(sentence) if word.group().lower() in _CUES][:1]
@@ -194,7 +194,7 @@ def first_cue(sentence: str) -> int:
 
 
 def _names_one(sentence: str, parameters: Collection[str]) -> bool:
-    """Whether a sentence names one of the parameters, and does not just use the same word."""
+    """Whether a sentence names one of the parameters rather than just using the same word."""
     return any(name in sentence and _is_named(name, sentence) for name in parameters)
 
 

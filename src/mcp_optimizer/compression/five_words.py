@@ -1,8 +1,7 @@
-"""At most five words for each tool of a catalog, as a person would write them. Pure.
+"""Describes each tool of a catalog in at most five words, as a person would. Pure.
 
-The words come from the tool's own first sentence, name and title: a verb, its object, and what distinguishes it from
-other tools. If two tools cannot be distinguished by any of their phrases, this is reported and their sentences are
-used.
+The words come from the tool's own first sentence, name and title: a verb, its object, and a distinction from other
+tools. If no phrases distinguish two tools, this is reported and their sentences are used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LONGEST_SOURCE = 600
 _LONGEST_WORD = 30
 _MOST_TRIED = 12
 _SHARED_BY = 5
-"""Tools whose names begin with a word that is no verb: from this number on, it is taken for their server's name."""
+"""If this many tools' names begin with the same word that is no verb, it is taken for their server's name."""
 _DANGLING = ARTICLES | CONJUNCTIONS | (PREPOSITIONS - {"off", "below", "above", "inside"})
 _SECTION = re.compile(r"\n\s*(?:[A-Z][\w ]{0,30}:|[-*•✓⚡]|Args|Returns)")
 _MARK = re.compile(r"[，。、；：！？,.;:!?()（）\n]")
@@ -34,7 +33,7 @@ _SPELLED = re.compile(r"\b(?:[A-Z]+[a-z]+[A-Z0-9]\w*|[a-z]+[A-Z]\w*|[A-Z]{2,5}s?
 
 
 def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:
-    """Short descriptions for all tools of a catalog, each chosen with the others in view."""
+    """Short descriptions for all tools of a catalog, each chosen to differ from the others."""
     namespaces = _namespaces(tools)
     chosen = [next(_texts(tool, namespaces), "") for tool in tools]
     keys = [_key(text) for text in chosen]
@@ -55,7 +54,7 @@ def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:
 
 
 def _says_something(tool: McpTool, text: str, key: frozenset[str]) -> bool:
-    """Whether a short description has a verb, or more than the name; without a description the name is all there is."""
+    """Whether a short description has a verb, or says more than the name; without a description the name must do."""
     if not key or not (tool.description or "").strip():
         return bool(key)
     has_verb = any(map(base_form, text.split())) or not ARTICLES.isdisjoint(text.split()[1:2])
@@ -63,7 +62,7 @@ def _says_something(tool: McpTool, text: str, key: frozenset[str]) -> bool:
 
 
 def _key(text: str) -> frozenset[str]:
-    """What a short description is told apart by."""
+    """The words that distinguish a short description."""
     return frozenset(terms(text))
 
 
@@ -73,7 +72,7 @@ def _namespaces(tools: Sequence[McpTool]) -> frozenset[str]:
 
 
 def _texts(tool: McpTool, namespaces: frozenset[str]) -> Iterator[str]:
-    """The short descriptions that a tool may get, best first: others than the first only if they are whole."""
+    """The possible short descriptions of a tool, best first; after the first one, only complete phrases."""
     later: list[Phrase] = []
     is_first = True
     for phrase in _phrases(tool, namespaces):
@@ -114,13 +113,13 @@ def _phrases(tool: McpTool, namespaces: frozenset[str]) -> Iterator[Phrase]:
 
 
 def _most_telling(phrases: Iterator[Phrase], named: frozenset[str]) -> list[Phrase]:
-    """Phrases of a sentence, first those with most words that the name does not have."""
+    """The phrases of a sentence, ordered by the number of words that the name lacks."""
     usable = [phrase for phrase in phrases if _is_usable(phrase.words)]
     return sorted(usable, key=lambda phrase: (not phrase.is_whole, -len(_key(" ".join(phrase.words)) - named)))
 
 
 def _says_more(name: Phrase, said: Phrase) -> bool:
-    """Whether a name has something that its sentence has no room for: "Get pull request activity"."""
+    """Whether a name has a word that its sentence has no room for: "Get pull request activity"."""
     if not name.is_whole or not said.is_cut:
         return False
     if said.words[0] in LIGHT:
@@ -136,7 +135,7 @@ def _source(description: str) -> str:
 
 
 def _from_title(title: str, named: frozenset[str], spelling: dict[str, str]) -> Iterator[Phrase]:
-    """Phrases from a title, in which words are capitalised that a sentence would not."""
+    """Phrases from a title, whose words may be capitalised unlike those of a sentence."""
     shown = " ".join(
         spelling.get(word.lower(), word if word[1:] != word[1:].lower() else word.lower())
         for word in title[:LONGEST_NAME].split()
@@ -145,7 +144,7 @@ def _from_title(title: str, named: frozenset[str], spelling: dict[str, str]) -> 
 
 
 def _in_another_script(text: str) -> Iterator[Phrase]:
-    """The first clause of a text that is not in Latin letters, if it is short."""
+    """The first clause of a text in another script than Latin, if it is short."""
     clause = _MARK.split(text[:200].lstrip("*#-•【[( \t\n"), maxsplit=1)[0].strip()
     letters = [letter for letter in clause if letter.isalpha()]
     if letters and sum(ord(letter) >= 0x250 for letter in letters) * 2 > len(letters):

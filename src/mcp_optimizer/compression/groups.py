@@ -1,6 +1,6 @@
 """Nests related parameters into one, merges pairs like `x_to_add` / `x_to_remove`, and expands both again. Pure.
 
-A group saves tokens only if it removes repeated words from names, so groups are used where they make a tool smaller or
+A group saves tokens only by removing repeated words from names, so groups are used where they make a tool smaller or
 where the settings name them. `expand` accepts arguments in either shape and returns the original one.
 """
 
@@ -104,7 +104,7 @@ def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:
 
 
 def misused(arguments: Mapping[str, Any], plan: GroupPlan, schema: Schema) -> list[str]:
-    """What is wrong with the groups that arguments use: a parameter given twice, or a group that is none."""
+    """The mistakes in the groups that arguments use: a parameter given twice, an unknown member, or no object."""
     found = []
     is_closed = schema.get("additionalProperties") is False
     for group in plan.groups:
@@ -126,7 +126,7 @@ def misused(arguments: Mapping[str, Any], plan: GroupPlan, schema: Schema) -> li
 
 
 def as_grouped(problem: str, arguments: Mapping[str, Any], plan: GroupPlan) -> str:
-    """A problem with an original parameter, under the name by which the arguments gave it."""
+    """A problem with an original parameter, reported under the name that the arguments use."""
     for group in plan.groups:
         given = arguments.get(group.name)
         if not isinstance(given, Mapping):
@@ -169,7 +169,7 @@ def candidate_groups(schema: Schema) -> GroupPlan:
 
 
 def _sound(groups: Sequence[Group]) -> GroupPlan:
-    """No group of one, no two groups with the same name, no parameter in two groups."""
+    """Removes groups of one, groups with equal names, and parameters that are in two groups."""
     taken: set[str] = set()
     kept = []
     for group in groups:
@@ -181,7 +181,7 @@ def _sound(groups: Sequence[Group]) -> GroupPlan:
 
 
 def _inner_names(members: Sequence[str], group: str) -> dict[str, str]:
-    """Members by inner name; if two would get the same one, the later keeps its own."""
+    """Members by inner name; of two with the same inner name, the later keeps its own name."""
     names: dict[str, str] = {}
     for member in dict.fromkeys(members):
         inside = _inner_name(member, group)
@@ -190,7 +190,7 @@ def _inner_names(members: Sequence[str], group: str) -> dict[str, str]:
 
 
 def _inner_name(member: str, group: str) -> str:
-    """A member's name without the part that the group's name already says."""
+    """A member's name without the part that repeats the group's name."""
     for prefix in (f"{group}_", f"{group.removesuffix('s')}_"):
         if member.startswith(prefix) and len(member) > len(prefix):
             return member.removeprefix(prefix)

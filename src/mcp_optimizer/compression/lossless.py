@@ -76,7 +76,7 @@ _BOUND_TO_THEIR_PLACE = frozenset(
     "unevaluatedProperties unevaluatedItems".split()
 )
 
-# A schema that accepts less inside one of these may make the outer schema accept more.
+# Inside one of these, a schema that accepts less may make the outer schema accept more.
 _TURNING = frozenset({"not", "if", "oneOf", "contains"})
 
 _SAYING_NOTHING = frozenset("a an the of for to in on by this".split())
@@ -106,7 +106,7 @@ IDLE: dict[str, Any] = {
 """Keywords with their default value."""
 
 ADMITTING_ALL: Schema = {}
-"""Also the default of `additionalProperties`."""
+"""The schema that accepts everything; also the default of `additionalProperties`."""
 
 
 def _without(node: Schema, *keys: str) -> Schema:
@@ -163,7 +163,7 @@ def drop_restating_titles(schema: Schema) -> Schema:
 
 
 def _with_properties(schema: Schema, change: Callable[[Schema, str], Schema]) -> Schema:
-    """Every property changed, by its schema and its name."""
+    """Changes every property, given its schema and its name."""
 
     def change_all(node: Schema) -> Schema:
         properties = properties_of(node)
@@ -208,7 +208,7 @@ def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:
     elsewhere = _required_elsewhere(schema)
 
     def change(node: Schema) -> Schema:
-        # A null counts as one of so many properties.
+        # A null counts towards `minProperties`.
         if "minProperties" in node:
             return node
         properties, required = properties_of(node), elsewhere.union(required_of(node))
@@ -223,7 +223,7 @@ def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:
 
 
 def _required_elsewhere(schema: Schema) -> frozenset[str]:
-    """Parameters that may be required by a schema other than the one that describes them."""
+    """Parameters that may be required by another schema than the one that describes them."""
     nodes = list(schemas(schema))
     joined = any(
         node.keys() & {"allOf", "then", "else", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef"}
@@ -247,7 +247,7 @@ def _without_default_null(schema: Any) -> Any:
         branches = rest.get(key)
         if isinstance(branches, list) and {"type": "null"} in branches:
             remaining = [branch for branch in branches if branch != {"type": "null"}]
-            # In `oneOf`, two branches may both accept null, so that neither does.
+            # In `oneOf`, two branches may both accept null, and then `oneOf` rejects it.
             exact = key == "anyOf" or all(_is_never_null(branch) for branch in remaining)
             return {**rest, key: remaining} if remaining and exact else rest
     kinds = rest.get("type")
@@ -273,7 +273,7 @@ def merge_single_branches(schema: Schema) -> Schema:
             branch = branches[0]
             rest = _without(node, key)
             clash = {name for name in branch.keys() & rest.keys() if not _same(branch[name], rest[name])}
-            # The node's own title and default describe this use of the branch and take precedence.
+            # The node's own title and default describe this use of the branch, so they win.
             if clash <= {"title", "default"} and _may_come_together(branch, rest):
                 node = {**branch, **rest}
         return node
@@ -362,7 +362,7 @@ def tidy(text: str) -> str:
 
 
 def joined(own: str, other: str) -> str:
-    """Two descriptions of one thing: the longer if it contains the shorter, otherwise one after the other."""
+    """Two descriptions of one thing: the longer if it contains the shorter, otherwise both in sequence."""
     said, also = " ".join(own.split()), " ".join(other.split())
     if also in said:
         return own

@@ -1,7 +1,7 @@
-"""A tool's documentation: its description cut to size, and notes on parameters, wherever they are. Pure.
+"""Finds the documentation of a tool and its parameters, and moves notes on parameters out of the description. Pure.
 
 Some servers document parameters only in an `Args:` section of the description. Such notes are moved to the parameters
-before a description is cut, or they would be lost with the rest of it.
+before a description is cut, because they would be lost otherwise.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Documentation:
 
 
 def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
-    """Take the notes on known parameters out of the description. A section with an unknown line stays."""
+    """Takes the notes on known parameters out of the description. A section with an unknown line stays."""
     text = tidy(description)
     lines = text.split("\n")
     notes: dict[str, str] = {}
@@ -68,7 +68,7 @@ def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
             found, end = _read_section(lines, number + 1, parameters)
         elif tag := _TAG.match(_BLANKS.sub(" ", lines[number])):
             found, end = _read_tag(lines, number, tag, parameters)
-        # A second note on one parameter stays where it is.
+        # A second note on the same parameter stays where it is.
         if found and not found.keys() & notes.keys():
             notes |= found
             number = end
@@ -79,7 +79,7 @@ def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
 
 
 def lift_loose(documentation: Documentation, parameters: frozenset[str]) -> Documentation:
-    """Also moves the lines that begin with a parameter's name, wherever they stand: `- limit: How many (max 200)`.
+    """Also moves lines that begin with a parameter's name, anywhere in the text: `- limit: How many (max 200)`.
 
     For signatures only: the lines may be part of a list whose other items stay.
     """
@@ -150,10 +150,10 @@ def _begins_section(lines: list[str], number: int) -> bool:
 
 
 def _said(note: re.Match[str], underlined: bool) -> str:
-    """The text of a line about its parameter, without the type, which the schema already states."""
+    """The text of a line about its parameter, without the type, which the schema states already."""
     text = str(note.group(3)).strip()
     if underlined and _is_type(text):
-        # numpy style: the type is here, the text on the lines below.
+        # numpy style: the type is on this line, the text on the lines below.
         return ""
     beside = note.group(2)
     return text if beside is None or _is_type(beside) else f"({beside}) {text}"
@@ -184,7 +184,7 @@ def lift_into(description: str | None, schema: Schema) -> tuple[str, Schema] | N
 
 
 def with_note(schema: Any, note: str) -> Any:
-    """A parameter with a moved note: replacing none, replacing one that it contains, or after a different one."""
+    """A parameter with a moved note: as its only note, in place of one that it contains, or after a different one."""
     if not isinstance(schema, dict):
         return schema
     own = schema.get("description")
@@ -195,7 +195,7 @@ def with_note(schema: Any, note: str) -> Any:
 
 def first_sentence(text: str) -> str:
     """The first sentence, in one line; cut at a word if it is very long."""
-    # Later text cannot be shown, and might be a hundred thousand abbreviations.
+    # Later text cannot be shown, and might contain a hundred thousand abbreviations.
     text = tidy(text)[:_LOOKED_AT]
     text = next(sentences(text), text)
     sentence = " ".join(text.split()).rstrip(":").lstrip("#* ")
@@ -205,7 +205,7 @@ def first_sentence(text: str) -> str:
 
 
 def opening(description: str) -> str:
-    """The first sentence of a tool's description, and the one that deprecates the tool, wherever it stands."""
+    """The first sentence of a tool's description, and the sentence that deprecates the tool, if there is one."""
     first = first_sentence(description)
     warning = " ".join(deprecation(description).split())
     if not warning or warning.rstrip(".!") in " ".join(first.split()):
@@ -214,7 +214,7 @@ def opening(description: str) -> str:
 
 
 def restates(note: str, name: str, context: str = "") -> bool:
-    """Whether a note says nothing beyond the parameter's name (in its tool)."""
+    """Whether a note says nothing beyond the parameter's name and the tool's name."""
     if len(note) > _LONGEST_RESTATEMENT or _DIGIT.search(note):
         return False
     said = _FILLER.union(terms(name), terms(context))

@@ -1,8 +1,8 @@
-"""Phrases of at most five words, from a sentence or from a tool's name. Pure.
+"""Makes phrases of at most five words from a sentence or a tool's name. Pure.
 
-Called by `five_words`, which chooses among them. A phrase has whole chunks of its clause, so it does not end in the
-middle of one; articles and words that only count are left out where there is no room for them. From a name, the verb
-comes first wherever it stands: `get_card_comments` is "Get card comments".
+Called by `five_words`, which chooses among them. A phrase consists of whole chunks of its clause, so it never ends in
+the middle of one; articles and quantifiers are dropped if they do not fit. In a phrase from a name, the verb comes
+first: `get_card_comments` becomes "Get card comments".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COUNTING = DETERMINERS | {"one"}
 class Phrase(NamedTuple):
     """The words of a phrase.
 
-    It is not whole if something is missing that it needs to be understood, and cut if its sentence says more.
+    It is not whole if it lacks something needed to understand it, and cut if its sentence says more.
     """
 
     words: tuple[str, ...]
@@ -67,7 +67,7 @@ def from_sentence(sentence: str, named: frozenset[str]) -> Iterator[Phrase]:
 
 
 def _composed(clause: Clause) -> Iterator[Phrase]:
-    """Phrases with names instead of long additions first, if these have no room."""
+    """Phrases of a clause; if long additions do not fit, phrases with proper names in their place come first."""
     if len(clause.chunks) > 1:
         named = _with_names(clause)
         if len(_fitting(named, range(len(named.chunks)))) > len(_fitting(clause, range(len(clause.chunks)))):
@@ -81,7 +81,7 @@ def from_thing(sentence: str) -> Iterator[Phrase]:
 
 
 def _as_it_is(clause: Clause) -> Iterator[Phrase]:
-    """The clause up to its first mark, if it is short enough: "Check that an instance answers"."""
+    """The clause up to its first punctuation, if it is short enough: "Check that an instance answers"."""
     if not clause.rest and len(clause.verb) > 1:
         yield Phrase(clause.verb)
     end = next((at for at, token in enumerate(clause.rest, start=1) if token.ends), len(clause.rest))
@@ -102,7 +102,7 @@ def _before_and(tokens: Sequence[Token]) -> Sequence[Token]:
 
 
 def _of_chunks(clause: Clause) -> Iterator[Phrase]:
-    """A verb with its object and as many additions as there is room for, then with others, then with none."""
+    """The verb with its object and as many additions as fit, then with other additions, then with none."""
     if not clause.chunks:
         return
     seen: set[tuple[str, ...]] = set()
@@ -120,7 +120,7 @@ def _of_chunks(clause: Clause) -> Iterator[Phrase]:
 
 
 def _stacked(clause: Clause) -> tuple[str, ...]:
-    """ "Get pull request activity log" for "Get activity log for a pull request", which would be a word too long."""
+    """Stacks nouns: "Get pull request activity log" for "Get activity log for a pull request", one word too long."""
     if len(clause.chunks) < 2 or clause.chunks[1][0].lower not in {"of", "for"}:
         return ()
     if clause.chunks[1][1].lower not in ARTICLES or _shortened(clause.verb, clause.chunks[:2]):
@@ -138,13 +138,13 @@ def _can_stand_before(word: str) -> bool:
 
 
 def _is_noun(word: str) -> bool:
-    """Whether a word does not end like an adjective: "list the latest builds of a project" is not stacked."""
+    """Whether a word lacks an adjective ending: "list the latest builds of a project" is not stacked."""
     lower = word.lower()
     return is_thing(lower) and lower not in _NO_NOUNS and not lower.endswith(_OF_ADJECTIVES) and "-" not in word
 
 
 def _choices(clause: Clause) -> Iterator[list[int]]:
-    """Which chunks a phrase may have, best first. What stands before "of" is not left out."""
+    """The chunks that a phrase may consist of, best first. The chunk before "of" is always kept."""
     chunks = clause.chunks
     plain = [at for at, chunk in enumerate(chunks) if at == 0 or chunk[0].lower not in CONJUNCTIONS]
     in_order = _fitting(clause, range(len(chunks)))
@@ -153,7 +153,7 @@ def _choices(clause: Clause) -> Iterator[list[int]]:
     is_better = is_cut_off or len(without_others) > len(in_order)
     yield from (without_others, in_order) if is_better else (in_order, without_others)
     for at in plain[1:]:
-        # What is left out may only be an addition: "send to the archive" is not "send". "Of" adds to what is before it.
+        # Only additions may be omitted: "send to the archive" is not "send". "Of" belongs to the chunk before it.
         is_next = at == 1 or chunks[at][0].lower in _ADDING
         if is_next and all(chunk[0].lower in _ADDING for chunk in chunks[1:at]):
             yield [0, at]
@@ -161,7 +161,7 @@ def _choices(clause: Clause) -> Iterator[list[int]]:
 
 
 def _with_names(clause: Clause) -> Clause:
-    """The clause with "in GitLab" for "in a GitLab project", where the project has no room."""
+    """The clause with "in GitLab" for "in a GitLab project", where "project" does not fit."""
     chunks = [clause.chunks[0], *map(_named, clause.chunks[1:])]
     return clause._replace(chunks=chunks)
 
@@ -188,13 +188,13 @@ def _fitting(clause: Clause, order: Sequence[int]) -> list[int]:
 
 
 def _is_half(chunks: Sequence[Sequence[Token]], at: int) -> bool:
-    """Whether the other half is behind: "from one language" is nothing without "to another"."""
+    """Whether the second half of a pair follows: "from one language" needs "to another"."""
     behind = chunks[at + 1][0].lower if at + 1 < len(chunks) else ""
     return chunks[at][0].lower == "from" and behind in {"to", "into"}
 
 
 def _is_missing(clause: Clause, chosen: Sequence[int]) -> bool:
-    """Whether a thing such as "details" stands without what it belongs to, or "put" without where to."""
+    """Whether a noun such as "details" lacks its owner, or "put" its destination."""
     if _is_half(clause.chunks, chosen[-1]):
         return True
     is_alone = len(chosen) == 1 < len(clause.chunks)
@@ -216,7 +216,7 @@ def _is_owned(chunk: Sequence[Token]) -> bool:
 
 
 def _is_first_of_list(clause: Clause, chosen: Sequence[int]) -> bool:
-    """Whether other things follow: "a project, section, task or comment"."""
+    """Whether more list items follow: "a project, section, task or comment"."""
     last = clause.chunks[chosen[-1]][-1]
     said = sum(map(len, clause.chunks))
     behind = clause.rest[said : said + 3]
@@ -224,13 +224,13 @@ def _is_first_of_list(clause: Clause, chosen: Sequence[int]) -> bool:
 
 
 def _is_restricted(clause: Clause) -> bool:
-    """Whether the clause says what does not happen, which has no room: "without deleting it"."""
+    """Whether the clause has an exclusion that does not fit: "without deleting it"."""
     end = next((at for at, token in enumerate(clause.rest, start=1) if token.ends), len(clause.rest))
     return any(token.lower in _RESTRICTS for token in clause.rest[:end])
 
 
 def _shortened(verb: Sequence[str], chunks: Sequence[Sequence[Token]]) -> tuple[str, ...]:
-    """The words of a phrase, with as many articles as there is room for; none if they are too many."""
+    """The words of a phrase, with as many articles as fit; empty if it has too many words."""
     said = [(token, at) for at, chunk in enumerate(chunks) for token in chunk if token.lower not in FILLERS]
     if len(said) > 1 and said[0][0].lower == "the" and _is_plural(chunks[0][-1].lower):
         said = said[1:]
@@ -254,20 +254,20 @@ def _is_plural(word: str) -> bool:
 
 def _is_soft(word: str, verb: Sequence[str]) -> bool:
     if word in {"all", "new"}:
-        # Without these words "delete all cards" means fewer cards, and "get new cards" more.
+        # Without these words, "delete all cards" would mean fewer cards, and "get new cards" more.
         return (word == "all") is (not verb or verb[-1] in READING)
     return word in SOFT
 
 
 def _agreeing(tokens: Sequence[Token], kept: Sequence[bool]) -> Iterator[str]:
-    """The kept words; "an existing card" without "existing" is "a card"."""
+    """The kept words, with articles adapted: "an existing card" without "existing" is "a card"."""
     words = [token.text for token, is_kept in zip(tokens, kept, strict=True) if is_kept]
     for at, word in enumerate(words):
         yield article(words[at + 1]) if word.lower() in {"a", "an"} and at + 1 < len(words) else word
 
 
 def _cut(clause: Clause) -> Iterator[Phrase]:
-    """A long thing by its last words: what it is stands at its end."""
+    """A long object cut to its last words, which name the thing itself."""
     tokens = [token for token in clause.chunks[0] if token.lower not in FILLERS and token.lower not in SOFT]
     room = MOST_WORDS - len(clause.verb)
     if tokens and tokens[0].lower not in PREPOSITIONS and room > 1:
@@ -275,7 +275,7 @@ def _cut(clause: Clause) -> Iterator[Phrase]:
 
 
 LONGEST_NAME = 200
-"""Characters of a name that are read."""
+"""Characters of a name that are examined."""
 
 _FIRST_IN_NAMES = frozenset(
     "copy download export import list open query run search set show start stop test update upload view".split()
@@ -290,7 +290,7 @@ def name_words(name: str) -> tuple[str, ...]:
 
 
 def from_name(words: Sequence[str], spelling: Mapping[str, str], namespaces: frozenset[str]) -> Iterator[Phrase]:
-    """Phrases from a tool's name: its verb first, without and with what stands before the verb."""
+    """Phrases from a tool's name: its verb first, without and with the words before the verb."""
     if not words:
         return
     at = _verb_in(words)
@@ -306,7 +306,7 @@ def from_name(words: Sequence[str], spelling: Mapping[str, str], namespaces: fro
             yield phrase._replace(is_whole=phrase.is_whole and has_object)
         return
     if at > 1:
-        # Several words before the verb: which of them are the server's cannot be told.
+        # With several words before the verb, the server's part is unknown.
         yield from (phrase._replace(is_whole=False) for phrase in _short_name((words[at],), behind))
         return
     is_space = not before or before[0].lower() in namespaces
@@ -321,7 +321,7 @@ def _spelled(word: str, spelling: Mapping[str, str], namespaces: frozenset[str])
 
 
 def _verb_in(words: Sequence[str]) -> int | None:
-    """Where a name's verb stands: `list_boards`, `netbox_get_object`, `workflows-list`."""
+    """The position of a name's verb: `list_boards`, `netbox_get_object`, `workflows-list`."""
     strong = [at for at, word in enumerate(words) if word in VERBS and word not in NOUNS_TOO]
     # An add-on is a thing.
     strong = [at for at in strong if words[at : at + 2] != ("add", "on")]

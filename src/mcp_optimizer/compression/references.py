@@ -1,6 +1,6 @@
-"""Replaces `$ref` by its target, so every client can read the schema. Pure.
+"""Replaces `$ref` by its target, so that every client can read the schema. Pure.
 
-Only references into the same document, and only where that ends: a recursive definition stays as it is.
+Only references within the same document, and only where inlining terminates: recursive definitions stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mcp_optimizer.largejson.compact_json import compact
 _DEFINITIONS = ("$defs", "definitions")
 _ELSEWHERE = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"})
 _BINDING = _ELSEWHERE | {"$ref", "$id", "id"}
-"""Without any of these, no part of a schema is tied to its place."""
+"""Keywords that tie parts of a schema to their places."""
 
 _MOST_ROUNDS = 20
 _MOST_SHARED = 40
@@ -27,7 +27,7 @@ _SHORTEST_SHARED = 60
 _REFERENCE_COST = 8
 _DEFINITION_COST = 6
 _MOST_NODES = 20_000
-"""References can multiply without end; a schema that grows beyond this is not inlined at all."""
+"""References can multiply without end; a schema that would exceed this number is not inlined at all."""
 
 
 def is_free_to_move(schema: Schema) -> bool:
@@ -41,7 +41,7 @@ def is_free_to_move(schema: Schema) -> bool:
 
 
 def has_one_scope(schema: Schema) -> bool:
-    """Whether a reference means the same everywhere. An inner `$id` or an anchor can change that."""
+    """Whether a reference means the same everywhere. An inner `$id` or an anchor may change its meaning."""
     if not is_seen_whole(schema):
         return False
     return not any(
@@ -101,7 +101,7 @@ class _Inliner:
 
 
 def _with_words_of(beside: Schema, target: Schema) -> Schema:
-    """Text next to a reference describes this use of it; the target's own text applies as well."""
+    """Combines texts: text next to a reference describes this use of it, and the target's own text applies as well."""
     own, other = beside.get("description"), target.get("description")
     merged = {**target, **beside}
     return {**merged, "description": joined(own, other)} if isinstance(own, str) and isinstance(other, str) else merged
@@ -154,7 +154,7 @@ def drop_unused_definitions(schema: Schema) -> Schema:
 
 
 def share_repeated(schema: Schema, cost: Callable[[str], int]) -> Schema:
-    """The reverse of inlining: moves repeated parts under `$defs`, where that is smaller.
+    """The reverse of inlining: moves repeated parts under `$defs`, where that saves tokens.
 
     Not every client reads `$ref`, so this is opt-in.
     """
@@ -179,7 +179,7 @@ def _best_to_share(schema: Schema, cost: Callable[[str], int]) -> str | None:
             counts.update({compact(node), compact(_undescribed(node))})
     best, most = None, 0
     for dumped, count in counts.items():
-        # For shorter ones, the reference costs as much.
+        # A reference to a shorter schema costs as much as the schema.
         if count < 2 or len(dumped) < _SHORTEST_SHARED:
             continue
         spared = (count - 1) * cost(dumped) - count * _REFERENCE_COST - _DEFINITION_COST

@@ -1,8 +1,8 @@
-"""Keeps the sentences of a text that carry a rule for callers, each in its shortest form. Pure.
+"""Extracts from a text the sentences with rules for callers, each in its shortest form. Pure.
 
-`signature` shows a description as its first sentence and these rules, and a parameter's note in the same way. A rule is
-what a caller would otherwise get wrong: a default, a format, a limit, a condition. A default that a note states is
-taken out of it, so that the signature can write it as part of the type.
+`signature` shows a description as its first sentence and these rules, and parameters' notes in the same way. A rule is
+something a caller would otherwise get wrong: a default, format, limit or condition. A default is removed from its note,
+because the signature writes it as part of the type.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _OFF_AND_ON = {"off": "false", "disabled": "false", "no": "false", "on": "true",
 
 @dataclass(frozen=True)
 class StatedDefault:
-    """A note, and the default that it states; no default if the signature shows one, or if the note states none."""
+    """A note and the default that it states; no default if the signature shows one, or if the note states none."""
 
     text: str
     default: str = ""
@@ -84,7 +84,7 @@ def lift_default(note: str, shown: str) -> StatedDefault:
         return StatedDefault(note)
     note = _WRAPPED.sub(" ", note)
     declared = shown.rpartition(" = ")[2].strip("'\"").lower() if " = " in shown else ""
-    # In a note on an object, brackets are about one of its keys.
+    # In a note on an object, brackets refer to one of its keys.
     for pattern in _PATTERNS[3:] if _OF_PARTS.search(shown) else _PATTERNS:
         for match in pattern.finditer(note):
             found = _found(match)
@@ -96,7 +96,7 @@ def lift_default(note: str, shown: str) -> StatedDefault:
 
 
 def _found(match: re.Match[str]) -> str:
-    """The default that was matched; empty if it is more than a value, or that of something else."""
+    """The matched default; empty if it is more than a value or belongs to something else."""
     *marks, value = [group for group in match.groups() if group is not None]
     found = _value(value)
     is_marked = any(_MARK.search(mark) for mark in marks) or match.re in (_IF_OMITTED, _BY_DEFAULT)
@@ -122,7 +122,7 @@ def _without(match: re.Match[str]) -> str:
 
 
 def _value(text: str) -> str:
-    """The value as it is written after `=`: texts in single quotes, numbers and words as they are."""
+    """The value as written after `=`: texts in single quotes, numbers and words as they are."""
     text = " ".join(text.split()).strip("*_ ").removeprefix("- ")
     if len(text) > 2 and text[0] in "`\"'" and text[-1] == text[0] and text[0] not in text[1:-1]:
         inside = text[1:-1]
@@ -148,7 +148,7 @@ _LETTERS_OF_ALL_NOTES = 1_600
 
 @dataclass(frozen=True)
 class _Room:
-    """How many rules are kept of a text, how long they are together, and how much each must weigh."""
+    """Limits the rules kept of a text: their number, their total length, and their minimum weight."""
 
     rules: int
     letters: int
@@ -163,14 +163,14 @@ _OF_A_NESTED_NOTE = _Room(rules=1, letters=60)
 
 @dataclass(frozen=True)
 class NoteContext:
-    """Where a parameter stands: its tool's name, how many parameters that has, and whether an object is around it."""
+    """A parameter's surroundings: its tool's name and number of parameters, and whether an object is around it."""
 
     tool: str = ""
     parameters: int = 1
     is_nested: bool = False
 
     def room(self) -> _Room:
-        """The more parameters a tool has, the less is kept of each note."""
+        """The limits for each note: the more parameters a tool has, the less of each note is kept."""
         if self.is_nested:
             return _OF_A_NESTED_NOTE
         if self.parameters <= _FEW:
@@ -214,9 +214,9 @@ _DECLARING = frozenset(
 
 
 def described(description: str, notes: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A tool's description: its first sentence, the sentence that deprecates it, and the rules of the rest.
+    """A tool's description: its first sentence, the sentence that deprecates it, and the rules in the rest.
 
-    `notes` are the notes on the tool's parameters: what they say is not repeated.
+    `notes` are the notes on the tool's parameters; rules that they state are not repeated.
     """
     first = _opening(description)
     rest = _after_first(list(_units(description)), first_sentence(description))
@@ -224,7 +224,7 @@ def described(description: str, notes: Mapping[str, str] = MappingProxyType({}))
         successor = next((unit for unit in rest[:2] if _SUCCESSOR.search(unit)), "")
         first = f"{first} {shortest(successor)}".strip() if successor not in first else first
     if _WARNING.match(first):
-        # What the tool does is said after the warning.
+        # The purpose comes after the warning.
         purpose = first_sentence(description.partition("\n\n")[2])
         first = f"{ended(first)} {purpose}".strip()
     told = [unit for unit in rest if not _is_noted(unit, notes)]
@@ -236,7 +236,7 @@ def described(description: str, notes: Mapping[str, str] = MappingProxyType({}))
 def binding(description: str, notes: Mapping[str, str] = MappingProxyType({})) -> str:
     """The rules of a description without which a call is refused or does damage, and the sentence that deprecates it.
 
-    What is left of a description whose purpose is said in other words.
+    For a description whose purpose is stated in other words.
     """
     units_said = list(_units(description))
     told = [unit for unit in units_said[1:] if not _is_noted(unit, notes)]
@@ -249,7 +249,7 @@ def binding(description: str, notes: Mapping[str, str] = MappingProxyType({})) -
 def noted(note: str, name: str, shown: str, setting: NoteContext = ALONE) -> StatedDefault:
     """A parameter's note: its first sentence unless it restates the name, its rules, and its default.
 
-    `shown` is how the signature writes the parameter: what it says is not repeated.
+    `shown` is the parameter as the signature writes it; facts in it are not repeated.
     """
     said = lift_default(note[:_LOOKED_AT], shown)
     text = _BRACKETS.sub(lambda found: "" if _is_declared(found.group(1), shown) else found.group(), said.text)
@@ -273,7 +273,7 @@ class RulesWrittenOnce:
         self._said: set[str] = set()
 
     def note(self, text: str) -> str:
-        """A note whose long rules stand as "As above" if an earlier one had them."""
+        """The note with "As above" in place of each long rule that an earlier note had."""
         first, *rules = sentences(text) if text.strip() else [text]
         kept = (_AS_ABOVE if rule.strip(" .") in self._said else rule for rule in rules)
         written = "".join([first, *kept]).rstrip()
@@ -288,10 +288,10 @@ def once(lines: list[str], mark: str) -> list[str]:
 
 
 def _opening(description: str) -> str:
-    """The first sentence that says what the tool does, without "This tool"."""
+    """The first sentence about the tool's purpose, without "This tool"."""
     first = opening(description)
     if len(first.split()) <= _HEADING_WORDS and (purpose := _PURPOSE.search(description, 0, _LOOKED_AT)):
-        # The first line is a heading, and another heading says where the purpose is.
+        # The first line is a heading, and another heading marks the purpose.
         first = first_sentence(description[purpose.end() : purpose.end() + _LOOKED_AT])
     whole = plain(first)
     text = _THIS_TOOL.sub("", whole, count=1)
@@ -304,7 +304,7 @@ def _units(text: str) -> Iterator[str]:
 
 
 def _after_first(told: list[str], first: str) -> list[str]:
-    """All but the first sentence, and what that lost if it was very long."""
+    """All sentences but the first, and the part of the first that was cut off if it was very long."""
     whole = " ".join(told[0].split()) if told else ""
     if not first.endswith("…") or len(whole) <= len(first):
         return told[1:]
@@ -312,7 +312,7 @@ def _after_first(told: list[str], first: str) -> list[str]:
 
 
 def _is_noted(unit: str, notes: Mapping[str, str]) -> bool:
-    """Whether a sentence about a parameter says hardly more than the parameter's note."""
+    """Whether a sentence about a parameter adds almost nothing to the parameter's note."""
     words = _long_words(unit)
     return any(
         name in unit and len(words & _long_words(f"{name} {note[:_LOOKED_AT]}")) >= _MOSTLY * len(words)
@@ -329,7 +329,7 @@ def _words(text: str) -> set[str]:
 
 
 def _kept(told: list[str], weight: Callable[[str], int], first: str, room: _Room) -> list[str]:
-    """The weightiest rules that fit, in their order."""
+    """The most important rules that fit, in their order."""
     left = room.letters
     kept: list[tuple[int, str]] = []
     for _, place, rule in sorted(_new_rules(told, weight, first, room.least))[: room.rules]:
@@ -340,7 +340,7 @@ def _kept(told: list[str], weight: Callable[[str], int], first: str, room: _Room
 
 
 def _new_rules(told: list[str], weight: Callable[[str], int], first: str, least: int) -> Iterator[tuple[int, int, str]]:
-    """The rules that say something new, with what they weigh (the heaviest is the lowest) and where they stand."""
+    """The rules that say something new, each with its weight (lower is heavier) and position."""
     opened = _words(first)
     said: set[str] = set()
     for place, unit in enumerate(told):
@@ -356,12 +356,12 @@ def _new_rules(told: list[str], weight: Callable[[str], int], first: str, least:
 
 
 def _without_values(unit: str, shown: str) -> str:
-    """A sentence without the list of values at its end, if the type has all of them."""
+    """A sentence without the list of values at its end, if the type contains all of them."""
     return _VALUES.sub(lambda found: "" if _literals(found.group()) <= _declared(shown) else found.group(), unit)
 
 
 def _is_declared(unit: str, shown: str) -> bool:
-    """Whether all that a short sentence says is in the parameter's type: its limits, values or default."""
+    """Whether the parameter's type already states all of a short sentence: its limits, values or default."""
     if len(unit) > LONGEST:
         return False
     declared = _declared(shown)

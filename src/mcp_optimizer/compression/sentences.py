@@ -1,6 +1,6 @@
-"""Splits the text of a description into sentences and units, and writes a sentence in its shortest form. Pure.
+"""Splits the text of a description into sentences and units, and shortens sentences. Pure.
 
-The shortest form has no labels, filler or repeated examples. Any text is split in linear time.
+A shortened sentence has no labels, filler or repeated examples. Any text is split in linear time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_LIST = 200
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences with their marks and blanks, in order; together they are the text."""
+    """The sentences in order, with their punctuation and blanks; together they are the text."""
     begin = 0
     for end in _END.finditer(text):
         candidate = text[begin : end.end()]
@@ -43,9 +43,9 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def units(text: str, is_rule: Callable[[str], bool]) -> Iterator[str]:
-    """Sentences and list items, without examples and without what is said about results.
+    """Sentences and list items, without examples and without statements about results.
 
-    Items that are no rules of their own, and lists of values, are one unit with their heading.
+    List items that are no rules of their own, and lists of values, form one unit with their heading.
     """
     heading = ""
     for sentence in sentences("\n".join(_prose(text))):
@@ -63,13 +63,13 @@ def units(text: str, is_rule: Callable[[str], bool]) -> Iterator[str]:
 
 
 def _belongs(item: str, heading: str, is_rule: Callable[[str], bool]) -> bool:
-    """Whether a list item is read with its heading."""
+    """Whether a list item must be read with its heading."""
     fits = len(heading) + len(item) <= _LONGEST_LIST
     return fits and (_OF_VALUES.search(heading) is not None or not is_rule(item))
 
 
 def _prose(text: str) -> Iterator[str]:
-    """The lines outside code and outside sections that hold examples or describe results."""
+    """The lines outside code and outside sections with examples or results."""
     fenced, after_blank = False, False
     skipped: int | None = None
     for number, line in enumerate(text.split("\n")):
@@ -131,7 +131,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 def shortest(sentence: str) -> str:
-    """A rule without what its caller does not need; cut after a clause if it is very long."""
+    """A rule reduced to what its caller needs; cut after a clause if it is very long."""
     text = _REASON.sub("", " ".join(without_filler(sentence).split()).rstrip(" :;,"))
     if len(text) > LONGEST:
         text = _IN_BRACKETS.sub("", text)
@@ -139,7 +139,7 @@ def shortest(sentence: str) -> str:
 
 
 def without_filler(sentence: str) -> str:
-    """The sentence without marks, labels ("Note:", "Optional.") and a subject that goes without saying."""
+    """The sentence without markup, labels ("Note:", "Optional.") and a subject that is obvious."""
     whole = _OPTIONAL.sub("", _LINK.sub(r"\1", plain(_MARKS.sub("", sentence.strip()))))
     whole = _EXAMPLES.sub(_one_example, whole)
     text = whole
@@ -154,7 +154,7 @@ def plain(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many letters around the word that makes it a rule, from clause to clause."""
+    """At most `most` letters around the word that makes the text a rule, from clause to clause."""
     cue = first_cue(text)
     begins = [match.end() for match in _CLAUSE_BEGIN.finditer(text, 0, cue)]
     begin = begins[-1] if begins and cue >= most // 2 else 0
@@ -166,13 +166,13 @@ def cut(text: str, most: int) -> str:
 
 
 def clause_before(text: str, position: int, most: int) -> int:
-    """Where the clause begins that goes on at a position; the position itself if that is too far back."""
+    """The start of the clause that contains a position; the position itself if the start is too far back."""
     ends = (match.end() for match in _CLAUSE_END.finditer(text, max(position - most, 0), position))
     return max(ends, default=position)
 
 
 def ended(text: str) -> str:
-    """The text with a full stop, unless it ends in some mark."""
+    """The text with a full stop, unless it ends in punctuation."""
     return text if not text or text[-1] in ".!?…。！？" else f"{text}."
 
 

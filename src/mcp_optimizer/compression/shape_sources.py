@@ -1,8 +1,8 @@
-"""Reads shapes from output schemas and from parsed results. Pure, and quick for any input.
+"""Reads shapes from output schemas and from parsed results. Pure, and fast for any input.
 
-Of a result only keys are kept, and only those that are names: keys may be data too, as in `{"alice": {...}, "bob":
-{...}}`. An object whose members are all of one kind is taken for such a map, and only those of its keys are named that
-many servers use in their schemas.
+Of a result only keys are kept, and only those that are names: keys may be data, as in `{"alice": {...}, "bob": {...}}`.
+An object whose members all have one kind is taken for such a map, and only those of its keys are named that many
+servers use in their schemas.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ _FIELD_WORDS = frozenset(
     with work workflow workspace x y year zone zoom
     """.split()
 )
-"""Words in the names of properties of at least eight of 433 real servers."""
+"""Words in property names of at least eight of 433 real servers."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def is_field_name(key: str) -> bool:
-    """Whether a plain key, such as `ownerUserId` or `created_at`, consists of such words."""
+    """Whether a plain key, such as `ownerUserId` or `created_at`, consists of these words."""
     words = [word.lower() for word in _WORD.findall(key)]
     return bool(words) and all(word in _FIELD_WORDS or word.removesuffix("s") in _FIELD_WORDS for word in words)
 
@@ -92,13 +92,13 @@ _MOST_BRANCHES = 20
 
 
 def shape_of_schema(output_schema: Mapping[str, Any] | None) -> Shape | None:
-    """What results that fit a schema look like; None if there is no schema or it says nothing."""
+    """The shape of results that fit a schema; None if there is no schema or it says nothing."""
     found = without_envelope(_shape(output_schema))
     return None if found == NOTHING else found
 
 
 def is_envelope(output_schema: Mapping[str, Any] | None) -> bool:
-    """Whether a schema declares nothing but an envelope, whose inside `shape_of_schema` describes."""
+    """Whether a schema declares only an envelope, whose content `shape_of_schema` describes."""
     found = _shape(output_schema)
     return without_envelope(found) is not found
 
@@ -112,14 +112,14 @@ def _shape(output_schema: Mapping[str, Any] | None) -> Shape:
 
 
 class _SchemaReader:
-    """Reads one schema. Every object counts once; a member is in all of them or, if it is optional, in none."""
+    """Reads one schema. Each object counts once; a member counts in every object or, if it is optional, in none."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
         self._left = _MOST_SCHEMA_NODES
 
     def shape(self, schema: Any, depth: int, inside: tuple[str, ...]) -> Shape:
-        """`inside`: the references that were followed on the way here since the last member."""
+        """`inside`: the references followed on the way here since the last member."""
         self._left -= 1
         if not isinstance(schema, dict) or self._left < 0 or depth > DEEPEST:
             return NOTHING
@@ -136,7 +136,7 @@ class _SchemaReader:
         return found
 
     def _own(self, schema: dict[str, Any], depth: int) -> Shape:
-        """What the schema itself says, without what it refers to."""
+        """The shape that the schema itself declares, without its references."""
         kinds = _kinds(schema)
         found = Shape(frozenset(_SCHEMA_TYPES[kind] for kind in kinds if kind in _SCHEMA_TYPES))
         if "object" in kinds or properties_of(schema):
@@ -147,7 +147,7 @@ class _SchemaReader:
 
     def _object(self, schema: dict[str, Any], depth: int) -> Shape:
         properties, required = properties_of(schema), frozenset(required_of(schema))
-        # The required ones first, in case there are more than are read.
+        # Required members first, because only a limited number is read.
         ordered = sorted(properties, key=lambda name: name not in required)
         members = {
             name: Member(self.shape(properties[name], depth + 1, ()), int(name in required))
@@ -177,7 +177,7 @@ def _kinds(schema: dict[str, Any]) -> list[str]:
 
 
 def _any_of(shapes: Iterable[Shape]) -> Shape:
-    """One of several: what only some of the objects must have is optional."""
+    """The union of several shapes: members that only some objects require are optional."""
     found = NOTHING
     for shape in shapes:
         found = merged(found, shape)
@@ -186,21 +186,21 @@ def _any_of(shapes: Iterable[Shape]) -> Shape:
 
 
 def _both(one: Shape, other: Shape) -> Shape:
-    """What fits two schemas: what either of them requires is there."""
+    """The intersection of two shapes: a member that either schema requires is present."""
     found = merged(one, other)
     if NOTHING in (one, other):
         return found
     members = {name: Member(shape, min(seen, 1)) for name, (shape, seen) in found.members.items()}
-    # If one of them says only that it is an object, the other says which.
+    # If one schema only says that it is an object, the other one decides about further members.
     has_more = any(part.has_more for part in (one, other) if part.members or not members)
     return replace(found, objects=min(found.objects, 1), members=members, has_more=has_more)
 
 
 _MOST_NODES = 200
-"""Values that are looked at: far below a millisecond."""
+"""Values that are examined, in far less than a millisecond."""
 
 _ELEMENTS = 4
-"""Elements of a list that are looked at."""
+"""List elements that are examined."""
 
 _STR, _NUM, _BOOL, _NULL = (Shape(frozenset({name})) for name in ("str", "num", "bool", "null"))
 _SCALARS: dict[type, Shape] = {str: _STR, LargeText: _STR, int: _NUM, float: _NUM, bool: _BOOL, type(None): _NULL}
@@ -208,7 +208,7 @@ _OPAQUE = Shape(has_more=True)
 
 
 def shape_of_value(value: Any) -> Shape:
-    """The shape of a parsed result; of a large one, that of its beginning. What is no JSON has none."""
+    """The shape of a parsed result; of a large one, only of its beginning. A value that is not JSON has none."""
     return _ValueReader().shape(value, 0)
 
 
@@ -230,7 +230,7 @@ class _ValueReader:
         return NOTHING
 
     def _all(self, values: Any, depth: int) -> Shape:
-        """The shape that a few of many values have together."""
+        """The common shape of the first of many values."""
         found = NOTHING
         for value in islice(values, _ELEMENTS):
             if self._left > 0:
@@ -246,11 +246,11 @@ class _ValueReader:
 
 
 def _may_be_named(value: dict[str, Any]) -> Any:
-    """What decides whether a key of an object may be kept."""
+    """A function that decides whether a key of an object may be kept."""
     kinds = Counter(_kind(member) for member in value.values() if member is not None)
     if len(kinds) < 2:
         return _is_surely_name
-    # Several objects or lists side by side may be a map among other members.
+    # Several objects or lists may be entries of a map next to other members.
     return lambda key: _is_surely_name(key) if kinds[_kind(value[key])] > 1 and _holds(value[key]) else is_plain(key)
 
 
@@ -263,5 +263,5 @@ def _is_surely_name(key: str) -> bool:
 
 
 def _kind(value: Any) -> Any:
-    """Objects, lists, numbers, and so on."""
+    """The kind of a value: object, list, number, and so on."""
     return float if type(value) is int else type(value)

@@ -1,8 +1,8 @@
-"""The shape of what a tool returns: which keys its results have, and where lists and maps are. No values. Pure.
+"""The shape of a tool's results: their keys, lists and maps, without any values. Pure.
 
-A shape is read from an output schema or from results (`shape_sources`), and written for a model in about 35 tokens:
-`{total, cards[]: {card_id, title, owner_user_id?, ...}}`. `?` marks keys that may be missing or null, `[]` a list,
-`{*: ...}` a map, and `...` what is not shown.
+A shape is read from an output schema or from results (`shape_sources`) and written for a model in about 35 tokens:
+`{total, cards[]: {card_id, title, owner_user_id?, ...}}`. `?` marks keys that may be missing or null, `[]` a list, `{*:
+...}` a map, and `...` omitted parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_KEYS = 40
 """An object with more keys is a map: its keys are data."""
 
 DEEPEST = 6
-"""Levels of lists and objects that a shape has; fewer are ever shown."""
+"""Levels of lists and objects that a shape keeps; no description shows as many."""
 
 _ENVELOPE = "result"
 _LONGEST = 40
@@ -32,7 +32,7 @@ _DIGIT = re.compile(r"[0-9]")
 
 
 class Member(NamedTuple):
-    """What stands under a key, and in how many objects the key was."""
+    """The shape under a key, and the number of objects that had the key."""
 
     shape: Shape
     seen: int
@@ -40,39 +40,39 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Everything that was seen in one place. Without any of it, nothing is known of the place."""
+    """Everything that was seen in one place. An empty shape means that nothing is known about it."""
 
     scalars: frozenset[str] = frozenset()
-    """Of `str`, `num`, `bool`, `null`."""
+    """Any of `str`, `num`, `bool`, `null`."""
     objects: int = 0
-    """How many objects were in this place. A member that was in fewer is optional."""
+    """How many objects were seen in this place. A member seen in fewer objects is optional."""
     members: Mapping[str, Member] = field(default_factory=dict)
     values: Shape | None = None
-    """What stands under the keys of a map, which are not known."""
+    """The shape of a map's values, whose keys are unknown."""
     items: Shape | None = None
-    """What a list holds."""
+    """The shape of a list's elements."""
     has_more: bool = False
-    """Whether there are keys that are not among the members."""
+    """Whether there are keys besides the members."""
 
     @property
     def counts(self) -> bool:
-        """Whether it says how often something was seen, here or inside, so that twice the same is more than once."""
+        """Whether a second sighting of the same shape adds information: it counts objects, or holds a map or a list."""
         return bool(self.objects) or self.values is not None or self.items is not None
 
     @property
     def is_object(self) -> bool:
-        """Whether it is best described by its members; a map is not."""
+        """Whether its members describe it best; a map's do not."""
         return bool(self.members) or (bool(self.objects or self.has_more) and self.values is None)
 
     @property
     def has_names(self) -> bool:
-        """Whether it says the name of any key, here or inside."""
+        """Whether it names any key, here or deeper."""
         inner = [member.shape for member in self.members.values()] + [self.values, self.items]
         return bool(self.members) or any(shape is not None and shape.has_names for shape in inner)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every list in it was seen with something in it, and every object more than once."""
+        """Whether every list was seen with an element, and every object more than once."""
         inner = [member.shape for member in self.members.values()] + [self.values, self.items]
         return (
             self.items != NOTHING and self.objects != 1 and all(shape is None or shape.is_complete for shape in inner)
@@ -83,18 +83,18 @@ NOTHING = Shape()
 
 
 def is_plain(key: str) -> bool:
-    """Whether a key may be shown: a short identifier, without the digits of a number or a hash."""
+    """Whether a key may be shown: a short identifier, without the digits of a number or hash."""
     return len(key) <= _LONGEST and _matches(key)
 
 
 @lru_cache(maxsize=8_192)
 def _matches(key: str) -> bool:
-    """Kept, because the keys of one object are those of the next."""
+    """Cached, because objects in a list share their keys."""
     return _NAME.fullmatch(key) is not None and len(_DIGIT.findall(key)) < _DIGITS
 
 
 def merged(one: Shape, other: Shape) -> Shape:
-    """What was seen in one place or the other; a key that was in only some of the objects is optional."""
+    """The combination of two observations; a key that only some of the objects had is optional."""
     if other is NOTHING or (one is other and not one.counts):
         return one
     if one is NOTHING:
@@ -118,9 +118,9 @@ def _either(one: Shape | None, other: Shape | None) -> Shape | None:
 
 
 def without_data(shape: Shape) -> Shape:
-    """What may be stored and shown of a shape that was seen in results: only keys that were in several objects.
+    """The part of an observed shape that may be stored and shown: keys that were in several objects.
 
-    One that was in a single object may be data. Where one object was a map, the keys of all are.
+    A key seen in a single object may be data. Where one object was a map, all keys are data.
     """
     values, members, objects = shape.values, dict(shape.members), shape.objects
     if values is not None or len(members) > MOST_KEYS:
@@ -128,7 +128,7 @@ def without_data(shape: Shape) -> Shape:
             values = merged(values or NOTHING, member.shape)
         members = {}
     if objects == 1 and values is None:
-        # As if it was never seen, so that it counts neither for nor against what is seen later.
+        # As if it was never seen, so that it affects no later observation.
         members, objects = {}, 0
     kept = {key: Member(without_data(of), seen) for key, (of, seen) in members.items() if seen >= _TWICE}
     return replace(
@@ -142,7 +142,7 @@ def without_data(shape: Shape) -> Shape:
 
 
 def common(shapes: Sequence[Shape], least: int) -> Shape:
-    """What at least so many of some shapes have, each of them seen by somebody else."""
+    """The parts that at least `least` of several shapes share, each observed by a different caller."""
     if len(shapes) < least:
         return NOTHING
     having: dict[str, list[tuple[Member, Shape]]] = {}
@@ -170,7 +170,7 @@ def common(shapes: Sequence[Shape], least: int) -> Shape:
 
 
 def filled(declared: Shape, learned: Shape) -> Shape:
-    """A declared shape; where it names no key, what was learned instead if that names some."""
+    """The declared shape; where it names no key, the learned shape if that names some."""
     if not declared.has_names:
         return learned if learned.has_names else declared
     members = {
@@ -187,14 +187,14 @@ def filled(declared: Shape, learned: Shape) -> Shape:
 
 
 def without_envelope(shape: Shape) -> Shape:
-    """Python servers wrap what is no object in `{"result": ...}`; what is inside matters."""
+    """The content of an envelope: Python servers wrap results that are no objects in `{"result": ...}`."""
     wrapped = shape.members.get(_ENVELOPE)
     is_alone = len(shape.members) == 1 and not shape.has_more and shape.values is None
     return wrapped.shape if wrapped is not None and is_alone and wrapped.seen == shape.objects else shape
 
 
 def to_text(shape: Shape) -> str:
-    """A shape as it is stored."""
+    """A shape in its stored form."""
     return compact(_plain(shape))
 
 
@@ -211,7 +211,7 @@ def _plain(shape: Shape) -> dict[str, Any]:
 
 
 def from_text(text: str) -> Shape | None:
-    """A stored shape; None if it is none that this version can read."""
+    """A shape from its stored form; None if this version cannot read it."""
     try:
         return _read(json.loads(text), 0)
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -232,33 +232,33 @@ def _read(plain: dict[str, Any], depth: int) -> Shape:
 
 
 BUDGET = 140
-"""Characters; about 35 tokens."""
+"""Characters, about 35 tokens."""
 
 _LEVELS = 3
-"""Objects inside each other that are written."""
+"""Levels of nested objects that are written."""
 
 _UNFOLDED = 28
-"""Characters from which it is worth saying what is inside an object."""
+"""Minimum free characters for writing the content of an object."""
 
 _SHORTEST = 7
-"""Characters that a key counts at least, with its comma: short keys cost more tokens per character."""
+"""Minimum characters that a key counts for, with its comma: short keys cost more tokens per character."""
 
 _SHARE = 0.55
-"""The part of the room that an object's own keys may take if some of them can be unfolded."""
+"""The share of the room that an object's own keys may take if some of them can be unfolded."""
 
 _MORE = "..."
 _FOLDED = "{...}"
 
 
 def described(declared: Shape | None, learned: Shape | None) -> str:
-    """What a tool returns, by its output schema and, where that says too little, by its results; "" if nobody knows."""
+    """A tool's results by its output schema and, where that says too little, by observed results; "" if unknown."""
     if declared is not None and learned is not None:
         return written(filled(declared, learned))
     return written(declared or learned or NOTHING)
 
 
 def written(shape: Shape, budget: int = BUDGET) -> str:
-    """The shape, in about so many characters; "" if it says nothing."""
+    """The shape in about `budget` characters; "" if it says nothing."""
     text = _written(shape, budget, _LEVELS)
     return "" if text == _FOLDED else text
 
@@ -283,7 +283,7 @@ def _object(shape: Shape, room: int, levels: int) -> str:
     left = room - 2
     shown = _first(texts, inner, left * _SHARE if inner and left > 2 * _UNFOLDED else left)
     left -= sum(_cost(texts[name]) for name in shown)
-    # What a list holds is what most results are about.
+    # Lists first, because most results are about the elements of a list.
     unfolding = sorted((name for name in shown if name in inner), key=lambda name: "[]" not in texts[name])
     for number, name in enumerate(unfolding):
         share = left // (len(unfolding) - number)
@@ -300,7 +300,7 @@ def _object(shape: Shape, room: int, levels: int) -> str:
 
 
 def _first(heads: Mapping[str, str], inner: Mapping[str, Shape], room: float) -> list[str]:
-    """The first keys that fit, and the first one with a list of objects even if it comes later."""
+    """The first keys that fit, and the first key with a list of objects even if it comes later."""
     main = next((name for name in heads if name in inner and "[]" in heads[name]), None)
     left = room - (_cost(heads[main]) if main is not None else 0)
     shown: list[str] = []
@@ -317,12 +317,12 @@ def _cost(text: str) -> int:
 
 
 def _is_optional(member: Member, holder: Shape) -> bool:
-    """Whether a member is missing in some of the objects, or may be null, which is as good."""
+    """Whether a member is missing in some of the objects, or may be null, which is treated alike."""
     return member.seen < holder.objects or "null" in member.shape.scalars
 
 
 def _head(name: str, member: Member, holder: Shape) -> str:
-    """A key with its marks, without what is inside."""
+    """A key with its marks, without its content."""
     marks, shape = "?" if _is_optional(member, holder) else "", member.shape
     while not shape.is_object and shape.items is not None:
         marks, shape = f"{marks}[]", shape.items
@@ -330,7 +330,7 @@ def _head(name: str, member: Member, holder: Shape) -> str:
 
 
 def _unfoldable(shape: Shape) -> Shape | None:
-    """The object or map under a key, also in a list, if something is known of it."""
+    """The object or map under a key, directly or in a list, if anything is known about it."""
     while not shape.is_object and shape.items is not None:
         shape = shape.items
     return shape if shape.members or (shape.values is not None and shape.values != NOTHING) else None

@@ -1,7 +1,7 @@
-"""Short descriptions of tools: how they are stated, which written ones are used, and a definition with one. Pure.
+"""Short descriptions of tools: the value, the choice of written ones, and a definition that uses one. Pure.
 
 `five_words` makes them from the tools themselves; an endpoint may write better ones. `concise` describes a directly
-registered tool in at most five words and leaves its parameters as they are.
+registered tool in at most five words and leaves its parameters unchanged.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def _is_short(text: str) -> bool:
 
 
 def concise(tool: McpTool, short: ShortDescription, description: str) -> McpTool:
-    """The tool described in at most five words; `description` is the whole one.
+    """The tool described in at most five words; `description` is the complete description.
 
-    The rules of it without which a call goes wrong stay, with the schema of the arguments.
+    Rules without which a call goes wrong are kept, and so is the schema of the arguments.
     """
     if not short.text:
         return tool
@@ -78,5 +78,5 @@ def concise(tool: McpTool, short: ShortDescription, description: str) -> McpTool
 
 
 def _is_node(schema: Any) -> bool:
-    # `true` and `false` are schemas, too.
+    # `true` and `false` are schemas too.
     return isinstance(schema, dict)

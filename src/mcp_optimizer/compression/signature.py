@@ -41,7 +41,7 @@ _MOST_NODES = 5_000
 
 
 class Notes(StrEnum):
-    """How much parameter documentation a signature keeps; with SENTENCE, first sentences and rules."""
+    """How much parameter documentation a signature keeps. SENTENCE keeps first sentences and rules."""
 
     FULL = "full"
     SENTENCE = "sentence"
@@ -59,7 +59,7 @@ def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
     try:
         return _written(schema, said, documentation.notes, notes, tool.name)
     except (_TooLarge, RecursionError):
-        # Nothing required may be hidden, so the schema is given unchanged.
+        # Required parameters must never be hidden, so the schema is given unchanged.
         return f"{tidy(tool.description or '')}\n{compact(schema)}".strip()
 
 
@@ -77,7 +77,7 @@ def _own_note(schema: Any) -> Any:
 
 
 def _of_an_object(schema: Schema) -> Schema:
-    """The schema of arguments, without root keywords that a broken schema may have: arguments are always an object."""
+    """The schema of the arguments, which are always an object, without root keywords that a broken schema may have."""
     if not _members(schema):
         return schema
     kinds = schema.get("type")
@@ -99,11 +99,11 @@ def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes,
 
 
 class _TooLarge(Exception):
-    """Too large for a signature."""
+    """The signature would be too large."""
 
 
 class _Writer:
-    """Writes the types of one tool. Knows its root, for references, and which types are shared."""
+    """Writes the types of one tool. Holds the root schema, for references, and the shared types."""
 
     def __init__(self, root: Schema, lifted: Mapping[str, str], notes: Notes, tool: str) -> None:
         self._root = root
@@ -174,7 +174,7 @@ class _Writer:
         return telling[0] if len(telling) == 1 else "&".join(map(enclosed, telling))
 
     def _parts(self, schema: Schema, depth: int) -> Iterator[str]:
-        """Everything that applies to a value: the object's own members, its reference, and combined schemas."""
+        """Every part of a value's type: the object's own members, its reference, and combined schemas."""
         if _members(schema) and not isinstance(schema.get("type"), list):
             yield self._object(schema, depth)
         if (reference := reference_of(schema)) is not None:
@@ -209,7 +209,7 @@ class _Writer:
         return f"{enclosed(self.type(items, depth + 1))}[]"
 
     def _use(self, schema: Schema) -> str:
-        """The name of this type if it is shared; shared types are written at the end."""
+        """The name of a type if it is shared; shared types are written at the end."""
         key = _key(schema)
         name = self._shared.get(key, "")
         if name and name not in self._written:
@@ -238,7 +238,7 @@ class _Writer:
         return f" {form}" if isinstance(form, str) and shown == "str" and _FORMAT.fullmatch(form) else ""
 
     def unfolded(self, schema: Schema) -> str:
-        """The type of an object whose own members are on separate lines."""
+        """The type of an object whose members are on separate lines."""
         self._unfolded = _key(schema)
         shown = self.type(schema)
         self._unfolded = ""
@@ -290,9 +290,10 @@ class _Writer:
         return [found for child in children(schema, _COMBINING) for found in self._nested(child)]
 
     def name_documented(self, objects: list[Schema], name: str) -> None:
-        """Objects in the same position cannot be unfolded there; those with notes get names and separate lines.
+        """Names objects that share a position, because they cannot be unfolded there; those with notes get separate
+        lines.
 
-        None is in use yet when this is called.
+        No such name is in use yet when this is called.
         """
         for schema in objects:
             if any(NOTE_MARK in line for line in self.lines(schema, {}, 1)):
@@ -301,7 +302,7 @@ class _Writer:
                 self._shared.setdefault(_key(schema), _free_name(wanted, self._shared.values()))
 
     def shared_types(self) -> list[str]:
-        """The shared types that were used, and those that they use in turn."""
+        """The shared types in use, including those that they use themselves."""
         written: list[str] = []
         while self._pending:
             key = self._pending.pop(0)
@@ -315,7 +316,7 @@ class _Writer:
 
 
 def _shared_objects(root: Schema) -> dict[str, str]:
-    """Names for the types that occur several times, or inside themselves."""
+    """Names for types that occur several times or contain themselves."""
     counter = _UseCounter(root)
     counter.visit_children(root, "Type", ())
     shared: dict[str, str] = {}
@@ -349,7 +350,7 @@ class _UseCounter:
             if isinstance(target, dict):
                 key = _key(target)
                 if key in inside:
-                    # It contains itself, so only a name can end it.
+                    # It contains itself, so only a name can end the recursion.
                     self.uses[key] += 2
                     self.names.setdefault(key, _type_name(reference))
                     return
@@ -400,7 +401,7 @@ _AS_ABOVE = "as above"
 
 
 def say_once(signatures: Sequence[str]) -> list[str]:
-    """The same signatures, without what an earlier one has said."""
+    """The signatures without texts that an earlier one has already."""
     spelled: dict[str, set[str]] = defaultdict(set)
     for signature in signatures:
         for name, block in _named_types(signature):

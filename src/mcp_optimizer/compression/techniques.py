@@ -1,8 +1,8 @@
-"""The techniques that make a schema smaller, in the order they are tried, and the version of their results.
+"""The techniques that make a schema smaller, in the order in which they are tried, and the version of their results.
 
 `compress` applies them; the catalog stores the results under `COMPRESSION`. A new technique is a pure function in
-`lossless` (or a file of its own) and a line here. `ordering` moves the type of a schema behind its other keywords where
-the vocabulary makes that cheaper: tokenizers merge runs of punctuation.
+`lossless` (or a file of its own) and an entry in this file. `ordering` moves the type of a schema behind its other
+keywords where that costs fewer tokens, because tokenizers merge runs of punctuation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Ordering:
         self._weighed = lru_cache(maxsize=_MOST_ENDINGS)(self._weigh)
 
     def apply(self, schema: Schema) -> Schema:
-        """The schema with each type where it costs least."""
+        """The schema with each `type` at its cheapest position."""
 
         def inner(node: Schema) -> Schema:
             return self._ordered(node, is_whole=False)
@@ -66,7 +66,7 @@ class Ordering:
 
 @lru_cache(maxsize=8)
 def ordering(cost: Callable[[str], int]) -> Ordering:
-    """The ordering of a vocabulary, with its cache."""
+    """The ordering for a vocabulary, with its cache."""
     return Ordering(cost)
 
 
@@ -84,24 +84,24 @@ def _ending(value: Any) -> str:
 COMPRESSION = 7
 """Increase this when compression gives a different result for the same definition; stored forms are then discarded.
 
-A test pins a digest of compressed samples to it, and fails if a result changed and this did not.
+A test pins a digest of compressed samples to it, and fails if results change without an increase.
 """
 
 
 @dataclass(frozen=True)
 class Technique:
-    """One way to make a schema smaller. A schema whose JSON contains none of the `signs` stays as it is."""
+    """One way to make a schema smaller. A schema whose JSON contains none of the `signs` is left unchanged."""
 
     name: str
     apply: Callable[[Schema], Schema]
     signs: tuple[str, ...] = ("",)
     is_exact: bool = True
-    """Whether the result admits everything that the original admits. It never admits more."""
+    """Whether the result accepts everything that the original accepts. It never accepts more."""
     is_for_all: bool = True
     """Whether clients with little JSON Schema support can read the result."""
 
     def concerns(self, text: str) -> bool:
-        """Whether it may apply, judged from the compact JSON, which costs next to nothing."""
+        """Whether it may apply, judged from the compact JSON at almost no cost."""
         for sign in self.signs:  # noqa: SIM110 - a generator costs more than most of these searches
             if sign in text:
                 return True
@@ -128,7 +128,7 @@ WORDING = (
     Technique("restating descriptions", lossless.drop_restating_descriptions, _DESCRIBED),
     Technique(TIDYING, lossless.tidy_descriptions, _UNTIDY),
 )
-"""These change only words. No part of a schema moves, so a `$ref` into the middle of it still resolves."""
+"""Techniques that change only texts. No part of a schema moves, so a `$ref` into the middle of it still resolves."""
 
 SHRINKING = (
     Technique("unknown keywords", lossless.drop_unknown_keywords),
@@ -140,4 +140,4 @@ SHRINKING = (
     Technique("type beside enum", lossless.drop_type_beside_enum, ('"enum":', '"const":'), is_for_all=False),
     Technique("idle keywords", lossless.drop_idle_keywords, (*_IDLE, _ADMITTING_ALL)),
 )
-"""These only remove or merge, so shorter text means fewer tokens."""
+"""Techniques that only remove or merge, so shorter text means fewer tokens."""

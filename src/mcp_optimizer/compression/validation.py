@@ -1,8 +1,8 @@
 """Checks values against servers' JSON Schemas, if that takes a bounded time.
 
-The validator is native code that holds the interpreter until it is done. A schema of three kilobytes can make it visit
+The validator is native code that blocks the interpreter until it returns. A schema of three kilobytes can make it visit
 2^40 parts, or collect as many errors, and hang the process. So a cheap upper bound of its work is computed first; a
-check that could take too much is skipped and left to the server. Called for arguments and for structured results; knows
+check that could take too long is skipped and left to the server. Called for arguments and for structured results; knows
 nothing of either.
 """
 
@@ -30,9 +30,7 @@ _AGAIN = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 """With these, sibling keywords are evaluated again and again."""
 
 _MOST_COUNTED = 20_000
-"""Steps that are counted one by one if a schema is recursive; each is one part of a value seen by one part of the
-schema.
-"""
+"""Steps that are counted one by one if a schema is recursive; in one step, one schema part sees one value part."""
 
 _MOST_PATTERNS = 1_000
 _PATTERN_BYTES = 20_000_000
@@ -62,7 +60,7 @@ class SchemaCheck:
         return self._validator is None or not self._is_cheap(value) or self._validator.is_valid(value)
 
     def problems(self, value: Any, most: int) -> Iterator[tuple[str, str]]:
-        """The problems of an invalid value, with their paths; at most so many and one more."""
+        """The problems of an invalid value, with their paths; at most `most` of them and one more."""
         assert self._validator is not None
         size = len(pydantic_core.to_json(value))
         steps = _counted(self._schema, value)
@@ -74,7 +72,7 @@ class SchemaCheck:
             yield "", _NO_DETAILS
             return
         for _, error in zip(range(most + 1), found, strict=False):
-            # A pattern that takes this long to match has no known outcome.
+            # The result of a pattern that takes this long to match is unknown.
             if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded):
                 yield ".".join(map(str, error.instance_path)), error.message
 
@@ -91,7 +89,7 @@ def _compiled(schema: Schema) -> Any:
     options = jsonschema_rs.FancyRegexOptions(
         backtrack_limit=_BACKTRACKING, size_limit=_PATTERN_BYTES // max(patterns, 10)
     )
-    # Offline: a schema must not make the gateway fetch an address of the server's choice.
+    # Offline, so that a schema cannot make the gateway fetch an address that the server chose.
     return jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
 
 
@@ -146,16 +144,16 @@ def _unfolded(schema: Schema) -> float | None:
 
 
 def _are_local(schema: Schema) -> bool:
-    """Whether every reference is to a place in the same schema; others cannot be followed here."""
+    """Whether every reference points into the same schema; no other reference can be followed."""
     return all(not _REFERENCES & node.keys() or (reference_of(node) or "").startswith("#") for node in schemas(schema))
 
 
 class _TooMany(Exception):
-    """Counting does not end."""
+    """The count does not end."""
 
 
 def _counted(schema: Schema, value: Any) -> float:
-    """The maximum number of times a part of the schema sees a part of the value."""
+    """The maximum number of times that schema parts are applied to value parts."""
     known: dict[tuple[int, int], int] = {}
     left = _MOST_COUNTED
 
@@ -169,7 +167,7 @@ def _counted(schema: Schema, value: Any) -> float:
         key = (id(node), id(seen))
         if (found := known.get(key)) is None:
             known[key] = 1
-            # Each member that is missing is an error of its own.
+            # Each missing member is an error of its own.
             missing = len(listed(node, "required"))
             found = 1 + missing + sum(steps(child, inner) for child, inner in _applied(schema, node, seen))
             known[key] = found = found * 3 if _AGAIN & node.keys() else found
@@ -182,7 +180,7 @@ def _counted(schema: Schema, value: Any) -> float:
 
 
 def _applied(root: Schema, node: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
-    """The schemas that a schema applies, and the parts of a value that they apply to."""
+    """The subschemas that a schema applies, with the parts of the value that they apply to."""
     if (reference := reference_of(node)) is not None:
         yield resolve(root, reference), value
     for child in children(node, _IN_PLACE):

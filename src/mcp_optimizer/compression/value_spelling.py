@@ -1,4 +1,4 @@
-"""How a signature spells values and types: literals, bounds, and brackets where a type would be misread. Pure."""
+"""Spells values and types for signatures: literals, bounds, and brackets where a type would be misread. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LAST_SAFE_INTEGER = 2**53 - 1
 
 
 def bound(value: Any) -> Any:
-    """A bound that means something: not the limits of safe integers, which generators write everywhere."""
+    """A meaningful bound; None for the limits of safe integers, which generators write everywhere."""
     return None if isinstance(value, int | float) and abs(value) >= _LAST_SAFE_INTEGER else value
 
 
@@ -20,22 +20,22 @@ def is_one_object(text: str) -> bool:
 
 
 def enclosed(text: str) -> str:
-    """A type in brackets if what follows would otherwise apply to only a part of it."""
+    """A type in brackets if the text after it would otherwise apply to only a part of it."""
     return f"({text})" if _top_level(text, "|& ") else text
 
 
 def _top_level(text: str, marks: str) -> bool:
-    """Whether one of the marks is outside all brackets and quotes."""
+    """Whether one of the marks occurs outside all brackets and quotes."""
     return any(depth == 0 and letter in marks for _, letter, depth in _unquoted(text))
 
 
 def end_of_brackets(text: str) -> int:
-    """Where the brackets that a text begins with are closed; 0 if they are not."""
+    """The end of the brackets that a text begins with; 0 if they are not closed."""
     return next((at + 1 for at, letter, depth in _unquoted(text) if depth == 0 and letter in "}])"), 0)
 
 
 def _unquoted(text: str) -> Iterator[tuple[int, str, int]]:
-    """The letters outside quotes, each with its place and how many brackets are open after it."""
+    """The letters outside quotes, each with its position and the number of brackets open after it."""
     depth, quoted, escaped = 0, False, False
     for at, letter in enumerate(text):
         if quoted:
@@ -49,7 +49,7 @@ def _unquoted(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def literal(value: Any) -> str:
-    """A value as it would be sent, but with single quotes, because double ones must be escaped inside JSON."""
+    """A value as JSON but with single quotes, because double quotes must be escaped inside JSON."""
     shown = compact(value)
     if not isinstance(value, str):
         return shown

@@ -21,16 +21,16 @@ _NAMED = frozenset("properties patternProperties $defs definitions dependentSche
 _HOLDING = _ONE | _LIST | _NAMED
 
 DEEPEST = 64
-"""Deeper than any schema written by a person; a hostile one is left unchanged from here on."""
+"""Deeper than any schema written by a person; parts below this level are left unchanged."""
 
 
 def rewrite(
     schema: Any, change: Callable[[Schema], Schema], outside: frozenset[str] = frozenset(), depth: int = 0
 ) -> Any:
-    """Apply `change` to every schema, innermost first, except inside the keywords of `outside`.
+    """Applies `change` to every schema, innermost first, except inside the keywords of `outside`.
 
-    Anything that is not a schema object passes unchanged. If `change` changes nothing, the same objects are returned,
-    so a caller can detect that at no cost.
+    Values that are no schema objects pass unchanged. If `change` changes nothing, the same objects are returned, so a
+    caller can detect that at no cost.
     """
     if not isinstance(schema, dict) or depth > DEEPEST:
         return schema
@@ -45,7 +45,7 @@ def rewrite(
 
 
 def carried(schema: Schema, change: Callable[[Schema], Schema], outside: frozenset[str] = frozenset()) -> Schema:
-    """`rewrite`, for a schema that is known to be an object."""
+    """`rewrite` for a schema that is known to be an object."""
     changed: Schema = rewrite(schema, change, outside)
     return changed
 
@@ -123,7 +123,7 @@ def keywords(schema: Schema) -> frozenset[str]:
 
 
 def is_seen_whole(schema: Any) -> bool:
-    """Whether `rewrite` and `schemas` reach everything, because nothing is too deep."""
+    """Whether `rewrite` and `schemas` reach every part, because none is too deep."""
     level = [schema]
     for _ in range(DEEPEST + 1):
         holding = [node for node in level if isinstance(node, dict) and not _HOLDING.isdisjoint(node)]

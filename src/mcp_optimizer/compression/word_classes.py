@@ -1,4 +1,4 @@
-"""English words by what they do in a phrase: verbs, articles, prepositions. Read by `clauses` and `phrases`. Pure."""
+"""English words by their role in a phrase: verbs, articles, prepositions. Used by `clauses` and `phrases`. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NOUNS_TOO: Final = frozenset(
     "store stream style sum swap switch tag tail test touch trace track train transfer transition trash "
     "trigger tweet type update upgrade upload use view vote wait walk watch zip".split()
 )
-"""Verbs that stand for things as often. Behind the first word they are taken for things."""
+"""Verbs that are as often nouns. After the first word they are taken for nouns."""
 
 READING: Final = frozenset(
     "aggregate analyse analyze browse calculate check compare compute count describe detect diagnose discover "
@@ -68,14 +68,14 @@ READING: Final = frozenset(
     "review scan scrape search show summarize view".split()
 )
 GIVING: Final = frozenset("display enumerate fetch get give obtain provide read retrieve return show view".split())
-"""Verbs that a list's own verb may replace."""
+"""Verbs that the verb of a list may replace."""
 NOT_OF_TOOLS: Final = frozenset(
     "access allow ask attempt call choose contain ensure follow give include keep learn leave look note plan "
     "prefer provide remember require see specify support tell try use".split()
 )
-"""Verbs that often begin a sentence that is about something else: they count if the name has them."""
+"""Verbs that often begin a sentence about something else: they count only if the name has them."""
 INTENDED: Final = frozenset("access give look provide plan specify".split())
-"""Of these, verbs that count with an object."""
+"""The subset of verbs that count with an object."""
 
 ARTICLES: Final = frozenset({"a", "an", "the"})
 DETERMINERS: Final = ARTICLES | frozenset(
@@ -85,13 +85,13 @@ SOFT: Final = ARTICLES | frozenset(
     "its their this these those all one single multiple several many some any available full complete "
     "currently entire own possible basic overall both".split()
 )
-"""Left out where there is no room."""
+"""Words that are dropped if they do not fit."""
 FILLERS: Final = frozenset(
     "specific specified given provided particular certain various detailed comprehensive existing following "
     "relevant appropriate desired supplied requested corresponding respective powerful easily simply quickly "
     "efficiently intelligently advanced rich optional optionally".split()
 )
-"""Always left out: they say nothing about what a tool does."""
+"""Words that are always dropped: they say nothing about what a tool does."""
 ADJECTIVES: Final = frozenset(
     "new empty clean fast raw short simple rich secure large small long real-time full".split()
 )
@@ -108,11 +108,11 @@ ENDINGS: Final = frozenset(
     "would has have had do does did not also either instead once again e.g i.e etc such based according so- "
     "called rather".split()
 )
-"""Words before which a phrase ends: a new clause begins."""
+"""Words before which a phrase ends, because a new clause begins."""
 CLAUSES: Final = frozenset("that whether if how what why which where when".split())
-"""Words that begin what a verb like "check" is about."""
+"""Words that begin the object clause of a verb like "check"."""
 RELATIVES: Final = frozenset("that which who whom whose where you it they we he she this".split())
-"""Words that begin a clause about the thing before them."""
+"""Words that begin a clause about the noun before them."""
 AUXILIARIES: Final = frozenset(
     "is are was were be been being can could may might must shall should will would has have had do does did "
     "not".split()
@@ -120,13 +120,13 @@ AUXILIARIES: Final = frozenset(
 PARTICLES: Final = frozenset({"away", "back", "down", "out", "up"})
 """Words that belong to the verb before them: "clean up"."""
 PLACING: Final = frozenset("bring convert drag keep leave place put take transform translate turn".split())
-"""Verbs that are not understood without where or what to: "put a card | on a board"."""
+"""Verbs that need a destination: "put a card | on a board"."""
 BEHIND: Final = frozenset("accessible available visible related relevant eligible".split())
-"""Adjectives that may stand behind their thing: "workspaces accessible to a user"."""
+"""Adjectives that may follow their noun: "workspaces accessible to a user"."""
 PARTICIPLES: Final = frozenset("built chosen drawn found held known made seen sent shown taken written".split())
-"""Those that do not end in "ed"."""
+"""Participles that do not end in "ed"."""
 LIGHT: Final = frozenset("conduct do execute make perform".split())
-"""Verbs that say little without all of their object."""
+"""Verbs that say little without their complete object."""
 GERUNDS: Final = frozenset(
     "showing returning starting having allowing enabling providing supporting covering representing describing "
     "considering regarding concerning targeting affecting requiring involving relating returned optimized "
@@ -138,9 +138,9 @@ WEAK: Final = frozenset(
     "text metadata id ids result results everything state properties configuration one some series range body "
     "list/array parameters attributes fields settings existence size".split()
 )
-"""Things that say little without what they belong to."""
+"""Nouns that say little without their owner."""
 _BEFORE_VERBS: Final = frozenset("auto bulk double dry fine force hard hot left long pre re right soft".split())
-"""Words that form a verb with another: "double-click"."""
+"""Words that form a compound with a verb: "double-click"."""
 
 ACRONYMS: Final = frozenset(
     "ai api aws cpu csv css db ddl dns gpu html http https id ids ip ios json jwt llm mcp ml oauth pdf pr prs "
@@ -150,7 +150,7 @@ ACRONYMS: Final = frozenset(
 
 @lru_cache(maxsize=20_000)
 def base_form(word: str) -> str:
-    """The plain form of a verb: "Creates" and "creating" give "create". Empty for any other word."""
+    """The base form of a verb: "Creates" and "creating" give "create". Empty for any other word."""
     word = word.lower()
     if word in VERBS:
         return word
@@ -173,7 +173,7 @@ def _possible(word: str) -> tuple[str, ...]:
 
 
 def plain_form(word: str) -> str:
-    """The plain form of a verb that is not known, by its ending only."""
+    """The base form of an unknown verb, judged only by its ending."""
     if word.endswith("ies"):
         return f"{word[:-3]}y"
     if word.endswith(("ches", "shes", "sses", "xes", "zes")):
@@ -182,7 +182,7 @@ def plain_form(word: str) -> str:
 
 
 def is_action(word: str) -> bool:
-    """Whether a word inside a text is a verb and hardly anything else."""
+    """Whether a word inside a text is almost certainly a verb."""
     base = base_form(word)
     return bool(base) and base not in NOUNS_TOO and not word.lower().endswith("ing")
 

@@ -1,8 +1,8 @@
 """Shortens the texts of a tool to what a caller needs; nothing that validates changes. Pure.
 
-A description keeps its first sentence and its rules, a parameter's note the same, as in signatures; what the schema
-declares is not repeated, what several notes say is said once, and an example stays only where it alone shows a form.
-Called by `compress`.
+A description keeps its first sentence and its rules, and so does a parameter's note, as in signatures; facts that the
+schema declares are not repeated, text that several notes share appears once, and an example stays only where it alone
+shows a form. Called by `compress`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _DATE_FORM = re.compile(
 _DATES = frozenset({"date", "date-time"})
 
 _FEWEST = 5
-"""Notes that must begin alike for the beginning to be said once."""
+"""Notes that must share a beginning before it is written only once."""
 
 _MARK = "…"
 _PROPERTIES = frozenset({"properties"})
 
 
 class _Place(NamedTuple):
-    """Where a text stands: the name of its parameter ("" if it has none), and whether an object is around it."""
+    """The place of a text: the name of its parameter ("" if it has none), and whether an object is around it."""
 
     name: str
     is_nested: bool
@@ -106,7 +106,7 @@ def _short(node: Schema, place: _Place, *, setting: NoteContext) -> Schema:
 
 
 def _shown(node: Schema, name: str) -> str:
-    """What the schema declares of a parameter, written as in a signature."""
+    """The parameter's facts that the schema declares, written as in a signature."""
     values = node.get("enum")
     declared = list(map(literal, values[:_MOST_VALUES])) if isinstance(values, list) else []
     declared += [str(node[key]) for key in _LIMITS if isinstance(node.get(key), int | float)]
@@ -116,7 +116,7 @@ def _shown(node: Schema, name: str) -> str:
 
 
 def _telling_example(node: Schema, text: str) -> Any:
-    """The first example, if it is short and nothing else shows the form that it has; else None."""
+    """The first example, if it is short and nothing else shows its form; else None."""
     given = node.get("examples")
     example = given[0] if isinstance(given, list) and given else node.get("example")
     if not isinstance(example, str) or len(example) > _SHORT or not _SHOWS_A_FORM.fullmatch(example):
@@ -126,7 +126,7 @@ def _telling_example(node: Schema, text: str) -> Any:
 
 
 def _formats_once(schema: Schema) -> Schema:
-    """The form of dates is explained at the first of them; long rules are not repeated."""
+    """Explains the form of dates only at the first of them, and does not repeat long rules."""
     said, explained = RulesWrittenOnce(), False
 
     def change(node: Schema, _: _Place) -> Schema:
@@ -147,7 +147,7 @@ def _without_note(node: Schema) -> Schema:
 
 
 def _lead_once(schema: Schema) -> tuple[Schema, str]:
-    """The words that most notes begin with, left out of them, and these words; none if few begin alike."""
+    """Removes the words with which most notes begin; returns them too, empty if few notes begin alike."""
     properties = properties_of(schema)
     lead = _common_lead(note for child in properties.values() if (note := _note(child)) is not None)
     if not lead:
@@ -165,7 +165,7 @@ def _without_lead(properties: Mapping[str, Any], lead: str) -> dict[str, Any]:
 
 
 def _common_lead(notes: Iterator[str]) -> str:
-    """The beginning whose omission spares the most words."""
+    """The shared beginning whose omission saves the most words."""
     counts: Counter[str] = Counter()
     for note in notes:
         words = note.split(" ", 4)

@@ -36,7 +36,7 @@ DEPTH_VARIABLE = f"{PREFIX}DEPTH"
 """How many gateways a process is nested in. Passed to every server, which may be a gateway; not an option."""
 
 _NO_OPTIONS = ("settings", "depth", "child", "worker", "secret_key")
-"""Variables that name the settings file, that a gateway passes to its children, or that no flag or file may give."""
+"""Variables that name the settings file, that a gateway passes to its children, or that no flag or file may set."""
 
 FILE_ONLY = frozenset(
     "groups client_profiles server_results tool_results limits rules tool_risks servers_trust token_issuers".split()
@@ -44,14 +44,14 @@ FILE_ONLY = frozenset(
 """Structured options that can only be set in a file."""
 
 _SHORTEST_TOKEN = 16
-"""Characters of a token that opens the dashboard."""
+"""Minimum characters of a token that opens the dashboard."""
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
 
 
 class GeneralSettings(BaseModel):
-    """The options of a gateway, whoever uses it."""
+    """The options of every gateway, shared or not."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -199,6 +199,17 @@ class GeneralSettings(BaseModel):
         default=False, description="Also write a result's metadata as meta, for clients that do not read _meta."
     )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds a server has to start and list its tools.")
+    start_servers: Literal["on demand", "with the gateway"] = Field(
+        default="with the gateway",
+        description="When a server starts whose tools are known from an earlier start: when it is needed, or with the "
+        "gateway. An entry's start takes precedence.",
+    )
+    idle_timeout: float = Field(
+        default=600.0,
+        ge=0,
+        description="Seconds without use after which a server stops that starts on demand; 0: never. An entry's "
+        "idle_timeout takes precedence.",
+    )
     call_timeout: float = Field(
         default=60.0, gt=0, description="Seconds a call may take; a timeout in the server file takes precedence."
     )
@@ -324,7 +335,7 @@ class GeneralSettings(BaseModel):
 
     @property
     def database_place(self) -> Path | str | None:
-        """The file, the URL of a PostgreSQL database, or None."""
+        """The database file, the URL of a PostgreSQL database, or None."""
         if self.database.lower() == "none":
             return None
         if "://" in self.database:
@@ -339,7 +350,7 @@ class GeneralSettings(BaseModel):
         return self.config.expanduser() if self.config is not None else default_server_file()
 
     def check_server_file(self, path: Path, content: bytes) -> None:
-        """Refuse what was read from the server file of a working folder, unless the user trusts exactly that."""
+        """Refuse the content of a working folder's server file, unless the user trusts exactly that content."""
         if self.config is None and path != own_server_file():
             refuse_untrusted(path, content)
 
@@ -357,13 +368,13 @@ class Settings(ReloadSettings, SharingSettings, ProcessSettings, GeneralSettings
     """The options of mcp-optimizer."""
 
     def check_settings_file(self, path: Path, content: bytes) -> None:
-        """Refuse what was read from the settings file of a working folder, unless the user trusts exactly that."""
+        """Refuse the content of a working folder's settings file, unless the user trusts exactly that content."""
         if self.origin.is_of_folder:
             refuse_untrusted(path, content)
 
     @property
     def audit_path(self) -> Path | None:
-        """The file of the audit. Whoever stores nothing has none, unless it is named."""
+        """The audit file. Without a database there is none, unless the user names one."""
         if not self.audit or self.audit_file.lower() == "none":
             return None
         if self.audit_file:
@@ -374,7 +385,7 @@ class Settings(ReloadSettings, SharingSettings, ProcessSettings, GeneralSettings
 
 
 def own_server_file() -> Path:
-    """The server file of the user, whatever the working folder."""
+    """The user's own server file, whatever the working folder."""
     return user_config_path(APP_NAME) / SERVER_FILE
 
 
@@ -392,7 +403,7 @@ def load_settings(
 ) -> Settings:
     """Merge and validate the sources, remembering where each value came from for error messages.
 
-    `text`: what the file says, if it was read before.
+    `text`: the content of the file, if already read.
     """
     environment = os.environ if environment is None else environment
     flags = {name: value for name, value in (flags or {}).items() if value is not None}
@@ -401,7 +412,7 @@ def load_settings(
     said = here.content if here is not None and is_of_folder else text
     of_file = from_file(path, said) if path else {}
     if is_of_folder and "config" in of_file:
-        # Another file than the one that was trusted would decide what is started.
+        # A file other than the trusted one would decide what is started.
         raise ConfigurationError(
             f"{path} names a server file (config), which settings of a folder cannot: call that file {SERVER_FILE} "
             f"and trust it too, or name the settings with --settings {path}."
@@ -435,7 +446,7 @@ def load_settings(
 def _chosen_file(
     flags: Mapping[str, Any], environment: Mapping[str, str], named: Path | None
 ) -> tuple[Path | None, FolderFile | None]:
-    """The settings file, if there is one, and that of the working folder, unless another one is named."""
+    """The settings file, if any, and the working folder's file, unless another one is named."""
     if named is None and (variable := environment.get(f"{PREFIX}SETTINGS")):
         named = Path(variable).expanduser()
     if named is not None:

@@ -1,6 +1,6 @@
 """The groups of options that `settings` combines: processes, reloading, results, and sharing with its rules.
 
-Values only. `reload_settings` know how they were read, so that they can be read again while the gateway runs.
+Values only. `ReloadSettings` remember their sources, so that they can be read again while the gateway runs.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ class ProcessSettings(BaseModel):
 
 
 Again = Callable[[str], BaseModel]
-"""Settings from what their file says now, and from whatever else they were read from at first."""
+"""Builds the settings again from the file's new text, and from the other sources as they were."""
 
 
 @dataclass(frozen=True)
 class SettingsOrigin:
-    """Where settings are from. Settings are the same wherever they are from, so two origins always are."""
+    """The source of settings. It takes no part in comparing settings, so all origins are equal."""
 
     file: Path | None = field(default=None, compare=False)
     again: Again | None = field(default=None, compare=False)
     is_of_folder: bool = field(default=False, compare=False)
-    """Whether it was found in the working folder, where nobody named it."""
+    """Whether the file was found in the working folder and not named by the user."""
     passed_over: str = field(default="", compare=False)
-    """Why the settings file of the working folder was not used, if there is one."""
+    """Why the working folder's settings file was not used, if it has one."""
 
 
 class ReloadSettings(BaseModel):
-    """Whether files are watched, and which file these settings are from."""
+    """Whether files are watched, and which file these settings come from."""
 
-    # Part of `Settings`, which builds what all of its parts need, when a command first reads them.
+    # Part of `Settings`, which builds the validators of all its parts when a command first reads them.
     model_config = ConfigDict(defer_build=True)
 
     reload: bool = Field(
@@ -82,7 +82,7 @@ class ReloadSettings(BaseModel):
     _origin: SettingsOrigin = PrivateAttr(default_factory=SettingsOrigin)
 
     def read_from(self, origin: SettingsOrigin) -> Self:
-        """These settings, which were read from a file, if there is one, and other sources."""
+        """Records where these settings were read from, and returns them."""
         self._origin = origin
         return self
 
@@ -92,11 +92,11 @@ class ReloadSettings(BaseModel):
 
     @property
     def settings_file(self) -> Path | None:
-        """The file that some of the settings are from."""
+        """The file that some of the settings come from."""
         return self._origin.file
 
     def read_again(self, text: str) -> Self:
-        """The settings, if their file says this."""
+        """The settings given this text of the file."""
         assert self._origin.again is not None
         found = self._origin.again(text)
         assert isinstance(found, type(self))
@@ -125,7 +125,7 @@ class ResultSettings(BaseModel):
 
 
 def enough_tokens(value: int) -> int:
-    """A limit must leave room for the notice and for something worth reading."""
+    """A limit must leave room for the notice and for some useful content."""
     if 0 < value < LEAST_MAX_TOKENS or value < 0:
         raise ValueError(f"must be 0 (no limit) or at least {LEAST_MAX_TOKENS}")
     return value
@@ -136,11 +136,11 @@ def _readable(pattern: str) -> str:
 
 
 Pattern = Annotated[str, Field(min_length=1), AfterValidator(_readable)]
-"""A glob that was read once, so that a wrong one is an error at the start and not in a call."""
+"""A glob parsed when settings load, so that an invalid one fails at the start and not in a call."""
 
 
 class RuleSettings(BaseModel):
-    """One rule: what happens, and to whose calls of which tools. What it leaves out matches everything."""
+    """One rule: an effect, and the calls it applies to. Omitted fields match everything."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -153,12 +153,12 @@ class RuleSettings(BaseModel):
 
     @property
     def rule(self) -> Rule:
-        """The value that `policy` works with."""
+        """The value that the policy works with."""
         return Rule(self.effect, self.server, self.tool, self.risk, self.caller, self.reason)
 
 
 def place_in_rules(location: Sequence[int | str]) -> str:
-    """Where in `rules` an error is, as people count: "rule 3, 'tol'". Empty for the whole list."""
+    """The place of an error in `rules`, counted from 1: "rule 3, 'tol'". Empty for the whole list."""
     number = f"rule {location[0] + 1}" if location and isinstance(location[0], int) else ""
     return f"{number}, {location[1]!r}" if number and len(location) > 1 else number
 
@@ -167,7 +167,7 @@ Trust = Literal["off", "warn", "block"]
 
 
 class SharingSettings(BaseModel):
-    """Part of `Settings`, which explains where options come from."""
+    """Shared use. Part of `Settings`, which explains where options come from."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 

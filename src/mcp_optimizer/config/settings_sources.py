@@ -1,6 +1,6 @@
 """Reads options from a TOML file and the environment, and says which option of which source is wrong.
 
-Called by `settings`; knows no option but `rules`, whose errors are counted as people count.
+Called by `settings`; knows no option but `rules`, whose errors are numbered from 1.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from mcp_optimizer.errors import ConfigurationError
 def is_elsewhere(servers: str | Path | None) -> bool:
     """Whether a server file is named that is not below the current folder.
 
-    A client starts the gateway in whatever folder is open, with a server file of the user: the settings of that folder
-    are about other servers.
+    A client starts the gateway in whatever folder is open, with a server file of the user: that folder's settings are
+    about other servers.
     """
     if not servers:
         return False
     try:
         return not Path(os.path.abspath(Path(servers).expanduser())).is_relative_to(Path.cwd())
     except OSError:
-        # The folder is gone.
+        # The folder was deleted.
         return True
 
 
 def from_file(path: Path, said: str | bytes | None = None) -> dict[str, Any]:
-    """`said`: what the file says, if it was read before."""
+    """`said`: the content of the file, if already read."""
     try:
         found = path.read_bytes() if said is None else said
         return tomllib.loads(found.decode() if isinstance(found, bytes) else found)
@@ -59,7 +59,7 @@ def refuse_unknown(values: Mapping[str, Any], origin: str, known: Collection[str
 
 
 def explained(problem: Any, origins: Mapping[str, str], hidden: Collection[str]) -> str:
-    """A problem that pydantic found, with the option and its source; and its value, unless that is hidden."""
+    """A problem that pydantic found, with the option, its source and, unless hidden, its value."""
     name = str(problem["loc"][0]) if problem["loc"] else ""
     message = problem["msg"].removeprefix("Value error, ")
     if not name:

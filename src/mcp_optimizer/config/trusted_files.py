@@ -1,8 +1,8 @@
-"""Remembers which server files and settings files of working folders a user trusted, by their path and digest.
+"""Remembers which server files and settings files of working folders a user trusts, by their path and digest.
 
-Called by `settings`, which chooses the files, by code that reads one of them, and by `folder` commands. The bytes that
-are compared are the bytes that are used, so replacing a file in between has no effect. The user's own configuration
-folder is always trusted, and so is a file named on the command line; neither comes here.
+Called by `settings`, which chooses the files, by code that reads one of them, and by `folder` commands. The bytes
+compared are the bytes used, so replacing a file in between has no effect. The user's own configuration folder is
+always trusted, and so is a file named on the command line; this module sees neither.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
 LARGEST = 5_000_000
-"""Bytes of a file that can be trusted, and of our own notes about them."""
+"""Maximum bytes of a file that can be trusted, and of our own notes."""
 
 _OTHERS_WRITE = 0o022
 _ATTEMPTS = 20
-"""Times that our notes are read again because another command wrote them meanwhile."""
+"""Attempts to write our notes while other commands change them."""
 
 NEVER_TRUSTED = "it is not trusted"
 CHANGED = "it changed since it was trusted"
@@ -42,26 +42,26 @@ NO_FILE = "it is not a regular file"
 
 @dataclass(frozen=True)
 class TrustedFile:
-    """What somebody said yes to."""
+    """The content that a user trusts."""
 
     digest: str
     at: str
-    """The moment, in ISO 8601."""
+    """When it was trusted, in ISO 8601."""
 
 
 @dataclass(frozen=True)
 class FolderFile:
-    """A file of the working folder that nobody named."""
+    """A file of the working folder that the user did not name."""
 
     path: Path
     content: bytes | None = field(default=None, repr=False)
-    """What it says, if a user said yes to exactly that."""
+    """Its content, if the user trusts exactly that content."""
     problem: str = ""
-    """Why it is not used."""
+    """The reason why it is not used."""
 
 
 def notes_file() -> Path:
-    """Where it is remembered."""
+    """The notes about trusted files."""
     return user_data_path(APP_NAME) / "trusted-files.json"
 
 
@@ -70,7 +70,7 @@ def digest_of(content: bytes) -> str:
 
 
 def place_of(path: Path) -> Path:
-    """A path as it is remembered. Links to folders are followed, a link at its end is not.
+    """A path as the notes have it. Links to folders are followed, a link at its end is not.
 
     A link elsewhere to a trusted file is another file: relative paths in it mean something else there.
     """
@@ -79,19 +79,19 @@ def place_of(path: Path) -> Path:
 
 
 def folder_file(name: str, own: Path, folder: Path | None = None) -> FolderFile | None:
-    """The file of this name in a folder, by default the working one; None if it has none, or if it is the user's own.
+    """The file of this name in a folder, by default the working one; None if missing, or if it is the user's own.
 
-    It is read only if a file there was trusted before.
+    It is read only if a file at this path was trusted before.
     """
     try:
         place = place_of((folder or Path.cwd()) / name)
     except OSError:
-        # The folder is gone.
+        # The folder was deleted.
         return None
     if not os.path.lexists(place) or _is_same(place, own):
         return None
     if not os.path.isfile(place):
-        # A folder, or a pipe that nobody writes to: looked at, never opened.
+        # A folder, or a pipe without a writer: checked, never opened.
         return FolderFile(place, problem=NO_FILE)
     try:
         known = trusted_files().get(str(place))
@@ -106,7 +106,7 @@ def folder_file(name: str, own: Path, folder: Path | None = None) -> FolderFile 
 
 
 def refuse_untrusted(path: Path, content: bytes) -> None:
-    """Raise unless a user said yes to a file that says this."""
+    """Raise unless the user trusts this content of the file."""
     known = trusted_files().get(str(place_of(path)))
     if known is None or known.digest != digest_of(content):
         why = NEVER_TRUSTED if known is None else CHANGED
@@ -116,27 +116,27 @@ def refuse_untrusted(path: Path, content: bytes) -> None:
 
 
 def trusted_files() -> Mapping[str, TrustedFile]:
-    """All that is remembered, by path. Raises ConfigurationError if that cannot be read."""
+    """All trusted files, by path. Raises ConfigurationError if the notes cannot be read."""
     return _read_notes()[1]
 
 
 def trust(contents: Mapping[Path, bytes]) -> None:
-    """Remember a yes to what these files say."""
+    """Remember that the user trusts these contents."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     new = {str(place_of(path)): TrustedFile(digest_of(content), now) for path, content in contents.items()}
     _change_notes(lambda known: {**known, **new})
 
 
 def forget(places: Iterable[str]) -> None:
-    """Take a yes back."""
+    """Stop trusting these files."""
     gone = frozenset(places)
     _change_notes(lambda known: {place: one for place, one in known.items() if place not in gone})
 
 
 def carry_over(path: Path, before: bytes | None, after: bytes) -> None:
-    """Let a yes go along with a change that a command of the user made to exactly what was trusted.
+    """Keep a file trusted after a command of the user changed it, if it was exactly the trusted content before.
 
-    If that cannot be remembered, the user is asked again.
+    If that cannot be saved, the user is asked again.
     """
     try:
         known = trusted_files().get(str(place_of(path)))
@@ -154,7 +154,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _read_notes() -> tuple[bytes | None, dict[str, TrustedFile]]:
-    """What our notes are, as bytes and as they are meant. They are nobody's but ours."""
+    """Our notes, as bytes and parsed. Refused if other users can write to them."""
     path = notes_file()
     try:
         content = read_own(path, LARGEST, forbidden=_OTHERS_WRITE)
@@ -179,7 +179,7 @@ def _change_notes(change: Callable[[dict[str, TrustedFile]], dict[str, TrustedFi
             before, known = _read_notes()
             files = {place: {"sha256": one.digest, "at": one.at} for place, one in sorted(change(known).items())}
             try:
-                # Only ASCII: not every path is text.
+                # Written as ASCII: some paths are not valid text.
                 replace_file(path, json.dumps({"files": files}, indent=1) + "\n", expected=before, private=True)
             except FileChanged:
                 continue

@@ -1,1 +1,1 @@
-"""The web page: savings, servers, tools and current activity; and the report as one file."""
+"""The web page: savings, servers, tools and current activity; also the report as a single file."""

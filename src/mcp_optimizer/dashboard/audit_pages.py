@@ -1,4 +1,4 @@
-"""The page of the audit: read by filters, a page at a time, within limits. Changes nothing.
+"""The audit page: shows acts by filters, one page at a time, within limits. Changes nothing.
 
 Built by the composition root; `guard` decides who may see it.
 """
@@ -46,7 +46,7 @@ _CALL = "tools/call"
 
 @dataclass(frozen=True)
 class AuditFilters:
-    """Which acts are wanted."""
+    """The filters for acts."""
 
     caller: str = ""
     tool: str = ""
@@ -57,14 +57,14 @@ class AuditFilters:
 
 @dataclass(frozen=True)
 class AuditPage:
-    """A page of acts, newest first."""
+    """One page of acts, newest first."""
 
     version: str
     visitor: Visitor
     entries: Sequence[AuditEntry]
     filters: AuditFilters = AuditFilters()
     until: str = ""
-    """The moment at which somebody began to turn pages, so that these do not move."""
+    """The time at which the visitor opened the first page, so that later acts do not shift the pages."""
     number: int = 1
     has_more: bool = False
     problem: str = ""
@@ -143,7 +143,7 @@ def _note(text: str, about: str) -> Html | None:
 
 
 _MOST_READ = 100_000
-"""Rows that one page looks at, whatever the filters are."""
+"""Rows that are examined for one page, whatever the filters are."""
 
 _UNITS = {"h": 3_600, "d": 86_400}
 _NOT_KEPT = (
@@ -155,7 +155,7 @@ _NO_ANSWER = "The database does not answer. Try again shortly."
 
 @dataclass(frozen=True)
 class AuditSources:
-    """The parts that the page of the audit reads."""
+    """The parts that the audit page reads."""
 
     audit: Callable[[], Awaitable[StoredAudit | None]]
     is_on: bool
@@ -163,12 +163,12 @@ class AuditSources:
 
 
 class AuditRoutes:
-    """Responds with the page."""
+    """Responds with the audit page."""
 
     def __init__(self, sources: AuditSources, guard: Guard) -> None:
         self._sources = sources
         self._guard = guard
-        # A filter that fits nothing looks at many rows, so one at a time.
+        # One request at a time, because a filter without matches examines many rows.
         self._turn = asyncio.Lock()
 
     def routes(self) -> list[Route]:
@@ -197,7 +197,7 @@ class AuditRoutes:
         return HTMLResponse(audit_page(values))
 
     async def _read(self, wanted: AuditFilters, until: int, limit: int) -> tuple[list[AuditEntry], str]:
-        """The newest acts that fit, newest first; and what is wrong."""
+        """The newest matching acts, newest first, and the problem if there is one."""
         async with self._turn:
             try:
                 stored = await self._sources.audit()
@@ -224,6 +224,6 @@ def _query(wanted: AuditFilters, until: int, limit: int) -> AuditQuery:
 
 
 def _until(text: str) -> int:
-    """A second from which pages go back; by default the next."""
+    """The second before which acts are shown; by default the next one."""
     now = int(time.time()) + 1
     return min(int(text), now) if text.isascii() and text.isdecimal() and len(text) < 12 else now

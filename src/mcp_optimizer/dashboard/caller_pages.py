@@ -1,6 +1,6 @@
-"""The page of callers: who may call, who did, and forms that make and revoke keys.
+"""The callers page: who may call, who did, and forms that make and revoke keys.
 
-Built by the composition root; `guard` decides who may see it and who may send its forms. Only the page of a new key
+Built by the composition root; `guard` decides who may see it and who may submit its forms. Only the page for a new key
 shows the text of a key.
 """
 
@@ -64,18 +64,18 @@ _EXPIRIES = (("1d", "a day"), ("30d", "30 days"), ("90d", "90 days"), ("52w", "a
 
 @dataclass(frozen=True)
 class CallersPage:
-    """Everybody who may call, and who did."""
+    """The callers that may call and those that did."""
 
     version: str
     visitor: Visitor
     now_ms: int
     keys: Sequence[ApiKey] | None
-    """None: there is no database to keep them."""
+    """None if there is no database for keys."""
     issuers: Sequence[TokenIssuer] = ()
     active: Sequence[ActiveCaller] = ()
     servers: Sequence[str] = ()
     entered: Mapping[str, str] = field(default_factory=dict)
-    """What was entered in the form, if there is something wrong with it."""
+    """The form's values, if they contain a mistake."""
     problem: str = ""
 
 
@@ -185,7 +185,7 @@ def _active(values: CallersPage) -> Html:
 
 
 def audit_href(caller: str = "", tool: str = "", server: str = "") -> str:
-    """The audit of exactly this caller or tool, whatever its name contains."""
+    """The audit of exactly this caller or tool, whatever characters its name contains."""
     asked = {"caller": escape(caller), "tool": escape(tool), "server": server}
     return "/audit?" + urlencode({key: value for key, value in asked.items() if value}, errors="replace")
 
@@ -209,7 +209,7 @@ def new_key_page(key: ApiKey, text: str, address: str, note: str, version: str, 
 
 _DAY = 86_400
 _MOST_READ = 50_000
-"""Rows of the audit that are summed up."""
+"""Audit rows that are summed up."""
 
 _MOST_CALLERS = 100
 _ID = re.compile(r"[a-z0-9]{1,32}")
@@ -218,7 +218,7 @@ _NO_ANSWER = "The database does not answer. Try again shortly."
 
 @dataclass(frozen=True)
 class CallerSources:
-    """The parts that the pages of callers use."""
+    """The parts that the callers pages use."""
 
     keys: Callable[[], Awaitable[StoredKeys | None]]
     audit: Callable[[], Awaitable[StoredAudit | None]]
@@ -242,7 +242,7 @@ class CallerRoutes:
             Route(PATH, page(self._all), methods=["GET"]),
             Route(f"{PATH}/new", action(self._make), methods=["POST"]),
             Route(f"{PATH}/revoke", action(self._revoke), methods=["POST"]),
-            # Somebody opens again the address of a page that a form led to.
+            # For visitors who reopen the address of a form's response.
             Route(f"{PATH}/{{rest:path}}", page(_back_to_all), methods=["GET"]),
         ]
 
@@ -312,7 +312,7 @@ class CallerRoutes:
         return await _back_to_all(request)
 
     def _address(self, request: Request) -> str:
-        """Where clients reach the gateway, as far as it knows."""
+        """The address at which clients reach the gateway, as far as it is known."""
         if self._sources.public_url:
             return f"{self._sources.public_url}/mcp"
         if self._guard.reception.is_at_own_name(request):
@@ -321,7 +321,7 @@ class CallerRoutes:
 
 
 def _wanted(fields: Mapping[str, str]) -> Wanted:
-    """The key that a form asks for; raises ConfigurationError."""
+    """The key that a form requests; raises ConfigurationError."""
     servers = [part.strip() for part in fields.get("servers", "").split(",") if part.strip()]
     try:
         risk, role = Risk(fields.get("risk", "read")), Role(fields.get("role", "none"))

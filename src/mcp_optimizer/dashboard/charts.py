@@ -14,7 +14,7 @@ from mcp_optimizer.dashboard.html import Html, el, short_number
 
 @dataclass(frozen=True)
 class Period:
-    """A bar of the chart: what would have been read, and what was."""
+    """One period of the chart: tokens that would have been read, and tokens that were."""
 
     label: str
     short_label: str
@@ -57,13 +57,13 @@ def bars_over_time(periods: Sequence[Period], width: int = 1080, height: int = 2
 
 
 def _round_up(value: float) -> float:
-    """The next round number whose half is round too."""
+    """The next larger round number whose half is round too."""
     power = 10.0 ** (len(str(int(value))) - 1)
     return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value)
 
 
 def share_bar(share: float, kind: str = "with") -> Html:
-    """A share as a bar for a table cell; the number is next to it."""
+    """A share as a bar for a table cell; the number appears next to it."""
     percent = max(0.0, min(1.0, share)) * 100
     inside = el("rect", width=f"{percent:.2f}%", height="100%", class_=kind)
     return el("svg", inside, class_="share", aria_hidden="true", width="100%", height="6")
@@ -71,7 +71,7 @@ def share_bar(share: float, kind: str = "with") -> Html:
 
 @dataclass(frozen=True)
 class Tile:
-    """A rectangle of the treemap; with parts inside, or a link."""
+    """A rectangle of the treemap, with parts inside or a link."""
 
     label: str
     weight: float
@@ -117,7 +117,7 @@ def _tile(tile: Tile, box: _Box, *, with_label: bool) -> Html:
         _rect(box.x, box.y, box.width - _GAP, box.height - _GAP, "tool"),
         _label(tile.label, box.x + 4, box.y + 13, box.width - 7) if with_label and box.height > 17 else None,
     ]
-    # Not in the tab order: the same tools are in a table, and two hundred stops help nobody.
+    # Not in the tab order: a table has the same tools, and two hundred stops help no one.
     return el("a", inside, href=tile.href, tabindex="-1") if tile.href else el("g", inside)
 
 
@@ -130,7 +130,7 @@ def _label(text: str, x: float, y: float, room: float, css: str = "label") -> Ht
 
 
 def _laid_out(tiles: Sequence[Tile], box: _Box) -> list[tuple[Tile, _Box]]:
-    """Squarified: rows along the shorter side, each extended as long as that makes its tiles squarer."""
+    """Squarified layout: fills rows along the shorter side, each extended as long as its tiles become squarer."""
     rest = sorted((tile for tile in tiles if tile.weight > 0), key=lambda tile: -tile.weight)
     placed: list[tuple[Tile, _Box]] = []
     total = sum(tile.weight for tile in rest)

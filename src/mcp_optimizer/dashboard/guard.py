@@ -1,8 +1,8 @@
-"""Access control of the dashboard: Host and Origin, the visitor's role, and the forms that pages receive.
+"""Access control of the dashboard: Host and Origin, the visitor's role, and the reading of forms.
 
-Also checks the Host and Origin of `/mcp`: without that, a web page could point its own name to this machine and read
-everything. Forms are read within limits. A request that is not admitted gets the page that asks for a sign-in; no page
-here is ever given a key.
+Also checks the Host and Origin of `/mcp`: otherwise a web page could point its own name to this machine and read
+everything. Forms are read within limits. A request that is not admitted gets the sign-in page; no page in this module
+receives a key.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _sign_in_form() -> Child:
 
 
 def led_page(address: str) -> str:
-    """Goes on by itself to where the sign-in is kept: a form may lead to no other name."""
+    """A page that forwards to the host that keeps the sign-in, because a form may not lead to another name."""
     return frame(
         "Signed in",
         el("h1", "Signing you in"),
@@ -64,7 +64,7 @@ def led_page(address: str) -> str:
 
 
 def entered_page() -> str:
-    """Goes on by itself: a browser sends its new cookie only from a page of ours."""
+    """A page that forwards by itself, because a browser sends its new cookie only from one of our own pages."""
     return frame(
         "Signed in",
         el("h1", "You are signed in"),
@@ -80,7 +80,7 @@ _FORM_SECONDS = 10.0
 
 
 async def form_of(request: Request, longest: int = _LARGEST_FORM) -> Mapping[str, str] | None:
-    """The fields of a form, each once; None if it is larger or slower than any form of ours."""
+    """The fields of a form, each once; None if it is larger or slower than any of our forms."""
     body = bytearray()
     try:
         async with asyncio.timeout(_FORM_SECONDS):
@@ -98,7 +98,7 @@ async def form_of(request: Request, longest: int = _LARGEST_FORM) -> Mapping[str
 
 
 def sent_parts(request: Request, under: str) -> list[str]:
-    """The parts of the path behind `under`, as they were sent: a name may contain a slash, which is then encoded."""
+    """The path segments after `under`, as sent: a name may contain a slash, which is then encoded."""
     sent: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
     path = sent.partition(b"?")[0].decode("ascii", "replace")
     return [unquote(part) for part in path.removeprefix(f"{under}/").split("/")]
@@ -120,7 +120,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _OWN_PAGES = ("same-origin", "none")
-"""Who sent a request, as browsers say in Sec-Fetch-Site: a page of ours, or a person without any page."""
+"""Accepted values of Sec-Fetch-Site: the request comes from one of our pages, or from no page at all."""
 
 _WRONG_PAUSE = 0.5
 _RETRY_AFTER = {429: 60, 503: 2}
@@ -129,36 +129,36 @@ _NOT_FOR_ALL = "Anyone who reaches this page may look at savings and tools. Ever
 
 
 class Guard:
-    """Admits requests to pages, or responds in their place."""
+    """Admits requests to pages, or responds instead of them."""
 
     def __init__(
         self, hosts: TransportSecuritySettings, reception: Reception, note_wrong: Callable[[], None] = lambda: None
     ) -> None:
-        """`note_wrong`: called for each key or token that is no good."""
+        """`note_wrong`: called for each invalid key or token."""
         self._hosts = TransportSecurityMiddleware(hosts)
         self._note_wrong = note_wrong
         self.reception = reception
 
     def page(self, endpoint: Endpoint) -> Endpoint:
-        """For people, and anybody where the dashboard is open: what a caller of an open gateway finds out anyway, and
-        figures. Others are asked to sign in with a form.
+        """For people, including anonymous visitors of an open dashboard, who see only figures and what an open gateway
+        tells its callers anyway. Others get the sign-in form.
         """
         return self._guarded(endpoint, Role.SEE, for_people=True, for_anybody=True)
 
     def private(self, endpoint: Endpoint) -> Endpoint:
-        """For people who are signed in, also where the dashboard is open."""
+        """For people who are signed in, even if the dashboard is open."""
         return self._guarded(endpoint, Role.SEE, for_people=True)
 
     def data(self, endpoint: Endpoint) -> Endpoint:
-        """For programs, and anybody where the dashboard is open: others send a key or the token as a bearer."""
+        """For programs, without a credential if the dashboard is open; else with a key or the token as a bearer."""
         return self._guarded(endpoint, Role.SEE, for_people=False, for_anybody=True)
 
     def action(self, endpoint: Endpoint) -> Endpoint:
-        """For forms on our own pages that change something: refused if the page of another site sends them."""
+        """For forms on our own pages that change something: refused if they come from another site."""
         return self._guarded(endpoint, Role.MANAGE, for_people=True, is_change=True)
 
     def form(self, endpoint: Endpoint) -> Endpoint:
-        """For forms of ours that anybody may send, to sign in and out. No other site may do that in their name."""
+        """For forms that need no sign-in, to sign in and out. Other sites cannot submit them for a visitor."""
 
         async def answer(request: Request) -> Response:
             return await endpoint(request) if _is_from_own_page(request) else _another_site()
@@ -166,29 +166,29 @@ class Guard:
         return self._open(answer)
 
     def returning(self, endpoint: Endpoint) -> Endpoint:
-        """For browsers that another site sends back: without a sign-in, because they come without the cookie.
+        """For browsers that return from another site: without a sign-in, because they come without the cookie.
 
-        The endpoint itself must know whom it expects.
+        The endpoint itself must check that it expects them.
         """
 
         async def answer(request: Request) -> Response:
             response = await self._open(endpoint)(request)
-            # The address has a secret of the other site, if only one that works once.
+            # The address contains a secret of the other site, although one that works only once.
             response.headers["Referrer-Policy"] = "no-referrer"
             return response
 
         return answer
 
     async def still_admits(self, request: Request) -> bool:
-        """Whether who was let in before, and still reads, would be let in again."""
+        """Whether a visitor who was admitted before, and still reads, would be admitted again."""
         try:
             return (await self.reception.visitor(request)).principal.role.covers(Role.SEE)
         except NotAdmitted as refused:
-            # While nobody can say, nobody is sent away.
+            # While the check is impossible, visitors stay admitted.
             return refused.status == 503
 
     async def turned_away(self, refused: NotAdmitted, *, for_people: bool) -> Response:
-        """The response to somebody who is not let in. One with a wrong key waits for it."""
+        """The response to a request that is not admitted. For a wrong key, it is delayed."""
         if refused.is_wrong:
             self._note_wrong()
             await asyncio.sleep(_WRONG_PAUSE)
@@ -226,7 +226,7 @@ class Guard:
                 _check(visitor, needed, for_anybody=for_anybody)
             except NotAdmitted as refused:
                 return await self.turned_away(refused, for_people=for_people)
-            # A browser sends its cookie for any page that asks; what is in a header, no page can add for another site.
+            # A browser sends its cookie with any site's request, but no other site's page can add a header.
             if is_change and visitor.is_signed_in and not _is_from_own_page(request):
                 return _another_site()
             request.scope[VISITOR_KEY] = visitor
@@ -243,7 +243,9 @@ def _check(visitor: Visitor, needed: Role, *, for_anybody: bool) -> None:
 
 
 def _is_from_own_page(request: Request) -> bool:
-    """Whether a form came from a page of ours. Origin was checked already, but any port of this machine may be one."""
+    """Whether a form came from one of our own pages. Origin was checked already, but it accepts any port of this
+    machine.
+    """
     given = request.headers
     if len(given.getlist("origin")) > 1:
         return False

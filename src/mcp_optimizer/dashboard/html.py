@@ -1,7 +1,7 @@
 """HTML that is escaped by construction: elements take text and elements, and only elements pass unescaped. Pure.
 
-All text from others comes through here. Invisible characters that change how a line reads (control characters,
-direction marks, invisible tags) are written out, so a reader sees that they are there.
+All text from outside passes through this module. Invisible characters that change how a line reads (control characters,
+direction marks, invisible tags) are shown as codes, so a reader sees that they are there.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Child = Any
 
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "line", "path", "circle"})
 _KEPT = frozenset("\n\t\u200c\u200d")
-"""Layout, and the joiners that some scripts and emoji use."""
+"""Layout, and joiners that some scripts and emoji need."""
 
 _SUSPECT = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u052f\n\t]")
-"""Everything except plain text of the most common alphabets is examined."""
+"""Everything except plain text in the most common alphabets needs a closer look."""
 
 
 def visible(text: str) -> str:
-    """The text with every invisible or reordering character written out as its number."""
+    """The text with every invisible or reordering character shown as its code."""
     return _SUSPECT.sub(lambda found: _shown(found.group()), text)
 
 
@@ -79,7 +79,7 @@ def number(value: float, digits: int = 0) -> str:
 
 
 def short_number(value: float) -> str:
-    """For axes and small places: 3.7 M, 12 k."""
+    """A short form for axes and small places: 3.7 M, 12 k."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"

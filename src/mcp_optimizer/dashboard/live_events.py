@@ -1,4 +1,4 @@
-"""Streams events to the page's script as they happen. A stream ends with the key or the sign-in of its viewer."""
+"""Streams events to the page's script as they happen. A stream ends when its viewer's key or sign-in ends."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mcp_optimizer.metrics.recorder import Recorder
 
 _KEEP_ALIVE = 15.0
 _MOST_WATCHING = 100
-"""Pages that may receive events as they happen."""
+"""Pages that may receive events at a time."""
 
 
 class LiveEvents:
     """The stream of events, for a limited number of viewers."""
 
     def __init__(self, recorder: Recorder, guard: Guard, which: str = "") -> None:
-        """`which`: the gateway at which they happen; others have streams of their own."""
+        """`which`: the gateway of the events; other gateways have their own streams."""
         self._which = which
         self._recorder = recorder
         self._guard = guard
@@ -37,7 +37,7 @@ class LiveEvents:
         return [Route("/events", self._guard.data(self._events))]
 
     def end(self) -> None:
-        """Disconnect the viewers."""
+        """Disconnects the viewers."""
         self._ending.set()
 
     async def _events(self, request: Request) -> Response:
@@ -64,7 +64,7 @@ class LiveEvents:
                     else:
                         yield ": still here\n\n"
         finally:
-            # Also when the viewer has left, which ends this wherever it waits.
+            # Also runs if the viewer has left, which cancels this at any await.
             self._watching -= 1
             ending.cancel()
             if getting is not None:
@@ -72,7 +72,7 @@ class LiveEvents:
 
 
 def event_values(event: Event) -> dict[str, Any]:
-    """An event as the page's script shows it; every name made visible, as in the pages themselves."""
+    """An event for the page's script; every name is made visible, as on the pages themselves."""
     which, href = subject(event)
     return {
         "at": moment(event.at),

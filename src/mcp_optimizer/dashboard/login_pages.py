@@ -1,4 +1,4 @@
-"""The page of logins to servers, the forms that begin and end one, and the way back from the authorization server.
+"""The page of logins to servers, the forms that start and end one, and the return from the authorization server.
 
 Built by the composition root; `guard` refuses other sites, and visitors who may only see. No page is ever given a
 token.
@@ -42,13 +42,13 @@ _ANY = "the server's default"
 
 @dataclass(frozen=True)
 class LoginRow:
-    """A server that may want a login."""
+    """A server that may need a login."""
 
     login: LoginStatus
     is_asked: bool = False
     """The server waits for a login."""
     is_account: bool = False
-    """The gateway has an account of its own there; nobody logs in or out."""
+    """The gateway has its own account there; no person logs in or out."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class BegunLogin:
     scopes: Sequence[str]
     returns_to: str
     leads_by: str = ""
-    """Where the browser passes on its way, if it comes back under another name than it set out from."""
+    """An address that the browser visits on its way, if it returns under another name than it started from."""
 
 
 def logins_page(rows: Sequence[LoginRow], now: float, version: str, visitor: Visitor | None = None) -> str:
@@ -134,13 +134,13 @@ def _buttons(row: LoginRow) -> list[Html]:
 
 
 def _button(label: str, server: str, action: str, *, is_main: bool = False) -> Html:
-    # Several buttons of a page have this label; who cannot see the page needs the server, too.
+    # Several buttons have this label; a visitor with a screen reader also needs the server's name.
     button = el("button", label, el("span", f" – {server}", class_="unseen"), class_="main" if is_main else None)
     return el("form", button, action=f"{PATH}/{quote(server, safe='')}{action}", method="post")
 
 
 def question_page(asked: BegunLogin, version: str) -> str:
-    """Where the login goes on, as a link: the form that began it may lead to no other site."""
+    """A page with the continuation of the login as a link: the form that began it may not lead to another site."""
     host, title = urlsplit(asked.address).netloc, f"Log in to {asked.server}"
     told: list[tuple[str, Child]] = [
         ("Server", asked.server),
@@ -164,7 +164,7 @@ def question_page(asked: BegunLogin, version: str) -> str:
 
 
 def outcome_page(title: str, text: str, version: str, *, is_elsewhere: bool = False) -> str:
-    """`is_elsewhere`: the browser is signed in under another name, where the page that it came from still is."""
+    """`is_elsewhere`: the browser is signed in under another name, and its original page is still open there."""
     told = el("p", text, class_="lead")
     if is_elsewhere:
         return frame(title, el("h1", title), told, el("p", _CLOSE), is_closed=True)
@@ -173,15 +173,15 @@ def outcome_page(title: str, text: str, version: str, *, is_elsewhere: bool = Fa
 
 
 CALLBACK = f"{PATH}/callback"
-"""Where browsers come back to; added to the gateway's public address."""
+"""The address to which browsers return; appended to the gateway's public address."""
 
 SET_OUT = f"{PATH}/set-out"
-"""Where browsers pass on their way to an issuer, if they come back under another name than they set out from."""
+"""Visited by browsers on their way to an issuer, if they return under another name than they started from."""
 
 _PURPOSE = "the way to an issuer"
 COOKIE = "mcp-optimizer-login"
 _LOGIN_SECONDS = 900
-"""Seconds for a person to log in."""
+"""Seconds that a person has to log in."""
 
 _HOST_HEADER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 """A Host header that is safe in an address: the guard compares only its beginning with an entry such as host:*."""
@@ -189,18 +189,18 @@ _HOST_HEADER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5}
 
 @dataclass(frozen=True)
 class LoginSources:
-    """The parts that the pages of logins use."""
+    """The parts that the login pages use."""
 
     logins: Logins
     servers: Callable[[], Sequence[UpstreamState]]
     public_url: str
-    """Where browsers reach the gateway; empty: where the request at hand reached it."""
+    """The address at which browsers reach the gateway; empty: that of the current request."""
     signatures: Signatures
     version: str
 
 
 class LoginPages:
-    """Responds with pages, and begins and ends logins."""
+    """Responds with pages, and starts and ends logins."""
 
     def __init__(self, sources: LoginSources, guard: Guard) -> None:
         self._sources = sources
@@ -213,7 +213,7 @@ class LoginPages:
             Route(SET_OUT, guard.returning(self._set_out), methods=["GET"]),
             Route(CALLBACK, guard.returning(self._come_back), methods=["GET"]),
             Route(f"{PATH}/{{rest:path}}", guard.action(self._act), methods=["POST"]),
-            # Somebody opens again the address of a page that a form led to.
+            # For visitors who reopen the address of a form's response.
             Route(f"{PATH}/{{rest:path}}", guard.private(_back_to_all), methods=["GET"]),
         ]
 
@@ -258,7 +258,7 @@ class LoginPages:
         return response if leads_by else _marked(response, mark, is_secure=returns_to.startswith("https://"))
 
     async def _leads_by(self, returns_to: str, mark: str, address: str) -> str:
-        """A cookie for the name to come back to can only be set there, so the browser passes it on its way."""
+        """The address through which the browser passes: a cookie for the name of its return can only be set there."""
         signature = await self._sources.signatures.sign(_PURPOSE, f"{mark} {address}")
         query = urlencode({"mark": mark, "to": address, "signature": signature})
         return f"{returns_to.removesuffix(CALLBACK)}{SET_OUT}?{query}"
@@ -267,7 +267,7 @@ class LoginPages:
         mark, address, signature = (request.query_params.get(name, "") for name in ("mark", "to", "signature"))
         if not await self._sources.signatures.is_ours(_PURPOSE, f"{mark} {address}", signature):
             return self._outcome("Not logged in", "This link is not one of this gateway. You can begin again.", 400)
-        # Only names under .localhost come back elsewhere, and none of them has a certificate.
+        # Only names under .localhost are used for the return, and none of them has a certificate.
         return _marked(RedirectResponse(address, status_code=303), mark, is_secure=False)
 
     async def _log_out(self, spec: ServerSpec, request: Request) -> Response:
@@ -292,7 +292,7 @@ class LoginPages:
         return outcome("Logged in", f"You are logged in to {server}, which starts by itself now.", 200)
 
     def _returns_to(self, request: Request) -> str:
-        """Never the name that sign-ins have to themselves: the issuer is told, and it may be anybody's."""
+        """Never the name reserved for sign-ins: the issuer learns this address, and anyone may run the issuer."""
         if self._sources.public_url:
             return f"{self._sources.public_url}{CALLBACK}"
         if self._guard.reception.is_at_own_name(request):
@@ -308,7 +308,7 @@ class LoginPages:
 
 
 def _marked(response: Response, mark: str, *, is_secure: bool) -> Response:
-    """Only this browser may come back: whoever opens the link elsewhere logs in to nothing here."""
+    """Binds the login to this browser: opening the link in another browser logs in to nothing."""
     response.set_cookie(
         COOKIE,
         mark,
@@ -322,7 +322,7 @@ def _marked(response: Response, mark: str, *, is_secure: bool) -> Response:
 
 
 def _mark(state: str) -> str:
-    """What the browser keeps of an attempt: not the state itself, which its page must not show."""
+    """The browser's mark of an attempt: not the state itself, which its page must not show."""
     return hashlib.sha256(f"began {state}".encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The pages of the overview, the catalog with its map, and one tool, from values to HTML.
+"""HTML of the overview, the catalog with its map, and the page of one tool.
 
 Pure: knows no request and no gateway. `overview_routes` provides the values.
 """
@@ -39,7 +39,7 @@ _MOST_TILES = 220
 
 
 def catalog_map(weights: Sequence[Weight], *, links: bool = True) -> Html:
-    """The catalog as a chart: area is tokens. Twice, for wide and for narrow screens."""
+    """The catalog as a chart in which area means tokens. Drawn twice, for wide and for narrow screens."""
     tiles = _tiles(weights, links=links)
     told = (
         f"Map of {len(weights):,} tools by the tokens of their definitions, grouped by server. "
@@ -94,10 +94,10 @@ _JOINTS = "_-./: "
 
 
 def shared_beginning(names: Sequence[str]) -> str:
-    """What all names of a server's tools begin with, up to a joint: `browser_` tells none of them apart."""
+    """The beginning that all tool names of a server share, up to a separator: `browser_` distinguishes none of them."""
     if len(names) < 2:
         return ""
-    # What the first and the last in order share, all share.
+    # Text shared by the first and the last name in order is shared by all.
     first, last = min(names), max(names)
     common = first[: next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
     end = max((common.rfind(joint) for joint in _JOINTS), default=-1) + 1
@@ -123,7 +123,7 @@ class ServerRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """The content of the first page."""
+    """The content of the overview."""
 
     version: str
     own_tokens: int
@@ -133,7 +133,7 @@ class Overview:
     recent: Sequence[Event]
     keeps_history: bool
     troubles: Sequence[str] = ()
-    """What is broken now."""
+    """Problems that exist now."""
 
     @property
     def baseline(self) -> int:
@@ -242,11 +242,11 @@ def _which(event: Event) -> list[object]:
 
 @dataclass(frozen=True)
 class CatalogPage:
-    """A page of the catalog."""
+    """One page of the catalog."""
 
     version: str
     weights: Sequence[Weight]
-    """The filtered tools, largest first."""
+    """The matching tools, largest first."""
     heaviest: int
     called: Mapping[tuple[str, str], int]
     found: Mapping[tuple[str, str], int]
@@ -306,7 +306,7 @@ class FormShown:
 
 @dataclass(frozen=True)
 class ToolPage:
-    """A tool before and after."""
+    """The definition of a tool before and after compression."""
 
     version: str
     server: str
@@ -321,7 +321,7 @@ class ToolPage:
 
 
 def tool_page(values: ToolPage, visitor: Visitor | None = None, trial: Html | None = None) -> str:
-    """`trial`: the form to try it, for who may."""
+    """`trial`: the form to try the tool, for visitors who may."""
     full = values.forms[0].tokens or 1
     figures = [
         figure(

@@ -41,6 +41,7 @@ from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.advice import troubles
@@ -55,7 +56,7 @@ _DAYS = 30
 _MOST_EVENTS = 50_000
 _LEAST_PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 _REST = 10
-"""The pause before history is summed up again, as a multiple of the time it took."""
+"""The pause before history is summed up again, as a multiple of the time that it took."""
 
 _REMEMBERED = 5_000
 _SHOWN = 15
@@ -72,14 +73,14 @@ class DashboardSources:
     recorder: Recorder
     history: Callable[[], Awaitable[History | None]]
     usage: Callable[[Sequence[Event], int], Usage]
-    """What events say; and how many were not read, because they are about other servers."""
+    """Summarizes events; the number says how many were left out because they are about other servers."""
     find: Finding
     own_tokens: Callable[[], int]
     trial: Callable[[CatalogTool, Request], Html | None]
-    """The form to try a tool, for who may."""
+    """The form to try a tool, for visitors who may."""
     version: str
     which: str = ""
-    """Which of several gateways this is, for people."""
+    """Names this gateway for people, if there are several."""
 
 
 class Dashboard:
@@ -109,7 +110,7 @@ class Dashboard:
         ]
 
     def end(self) -> None:
-        """Disconnect the viewers, because the server is about to stop."""
+        """Disconnects the viewers before the server stops."""
         self._live.end()
 
     async def _overview(self, request: Request) -> Response:
@@ -121,7 +122,7 @@ class Dashboard:
     async def _values(self) -> Overview:
         sources, snapshot = self._sources, self._sources.gateway.snapshot
         usage, is_kept = await self._summed_up()
-        # In threads, here and below: going through a hundred thousand tools takes longer than a call should wait.
+        # In threads, as below: going through a hundred thousand tools takes longer than a call should wait.
         found, servers = await asyncio.to_thread(_rows, snapshot)
         own = await asyncio.to_thread(sources.own_tokens)
         seen = list(self._recent)[-_SHOWN:]
@@ -129,7 +130,7 @@ class Dashboard:
         return Overview(sources.version, own, found, servers, usage, recent, is_kept, troubles(snapshot))
 
     async def _summed_up(self) -> tuple[Usage, bool]:
-        """The summary of the history, at most a few seconds old; and whether history is kept."""
+        """The summary of the history, at most a few seconds old, and whether history is kept."""
         async with self._summing:
             if self._usage is None or time.monotonic() > self._fresh_until:
                 started = time.monotonic()
@@ -141,7 +142,7 @@ class Dashboard:
             return self._usage
 
     async def _history(self) -> tuple[list[Event], int, bool]:
-        """The events, how many are of other configurations, and whether history is kept."""
+        """The events, how many belong to other configurations, and whether history is kept."""
         history = await self._sources.history()
         if history is not None:
             try:
@@ -149,7 +150,7 @@ class Dashboard:
                 written = await history.read(since, _MOST_EVENTS)
                 return _with_newest(written, self._recent), await history.others(since), True
             except CatalogError:
-                # Locked or missing: what this process remembers is better than no page.
+                # Locked or missing: events remembered by this process are better than no page.
                 pass
         return list(self._recent), 0, False
 
@@ -220,7 +221,7 @@ class Dashboard:
         return HTMLResponse(search_page(values, visitor_of(request)))
 
     async def _found(self, query: str, principal: Principal) -> SearchPage:
-        """A search like any other: counted for whoever looks, and in their turn."""
+        """A search like any other: counted for the visitor, and limited to their share."""
         sources, caller = self._sources, Caller("dashboard", f"dashboard {principal.id}", principal=principal)
         try:
             sources.gateway.permissions.take_turn(caller)
@@ -248,7 +249,7 @@ def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
         )
         for state in snapshot.states.values()
     ]
-    servers.sort(key=lambda row: (row.status == "running", -row.tokens, row.name))
+    servers.sort(key=lambda row: (ServerStatus(row.status).is_in_order, -row.tokens, row.name))
     return found, servers
 
 

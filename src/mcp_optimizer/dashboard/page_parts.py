@@ -1,4 +1,4 @@
-"""Building blocks of pages: the frame, tables, figures, names from others, times, fields and buttons. Pure."""
+"""Building blocks of pages: the frame, tables, figures, untrusted names, times, fields and buttons. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def frame(
     visitor: Visitor | None = None,
     is_closed: bool = False,
 ) -> str:
-    """A complete page of the dashboard. `is_closed`: for somebody who may not see any other."""
+    """A complete page of the dashboard. `is_closed`: for a visitor who may see no other page."""
     search = el(
         "form",
         el("label", "Search as a model does", for_="q", class_="unseen"),
@@ -79,12 +79,12 @@ def message_page(title: str, *text: Child, version: str = "", visitor: Visitor |
 
 
 def shortened(text: str, most: int) -> str:
-    """The beginning of a text from others, where it may not take more room."""
+    """The beginning of an untrusted text, for places with limited room."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def page_number(text: str, last: int) -> int:
-    """The page that somebody wants, if there is one."""
+    """The requested page, limited to existing ones."""
     return min(max(int(text), 1), last) if text.isdecimal() and len(text) < 9 else 1
 
 
@@ -116,9 +116,9 @@ def figure(label: str, value: str, note: Child = None, css: str = "") -> Html:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], caption: str, css: str = "") -> Html:
-    """Names on the left; columns whose title begins with # are numbers, on the right.
+    """A table with names on the left; columns whose title begins with # are numbers, on the right.
 
-    With the class `stack`, each row is a block on a phone, and each cell says its title.
+    With the class `stack`, each row becomes a block on a phone, and each cell shows its title.
     """
     is_stacked = "stack" in css.split()
     numeric = [title.startswith("#") for title in titles]
@@ -137,7 +137,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], caption: str, 
 
 
 def state_mark(state: str, href: str | None = None) -> Html:
-    """A state with its colour; a link if there is something to do about it."""
+    """A state with its colour; a link if the visitor can act on it."""
     return el("a" if href else "span", state, class_=f"state {state.replace(' ', '-')}", href=href)
 
 
@@ -150,17 +150,17 @@ def server_href(server: str) -> str:
 
 
 def server_page_href(server: str, *more: str) -> str:
-    """The page on which a server is looked after, or what is done there."""
+    """The address of a server's page, or of an action on it."""
     return "/".join(["/servers", *(quote(part, safe="", errors="replace") for part in (server, *more))])
 
 
 def moment(at: float) -> str:
-    """A time for programs to read, UTC."""
+    """A time for programs, in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def subject(event: Event) -> tuple[str, str | None]:
-    """What an event was about, in a few words, and the page that says more if there is one."""
+    """The subject of an event in a few words, and the page with details if there is one."""
     if event.kind is EventKind.CALL and event.tool:
         return event.tool, tool_href(event.server, event.tool)
     if event.kind is EventKind.FIND:
@@ -172,12 +172,12 @@ def subject(event: Event) -> tuple[str, str | None]:
 
 
 def sign(change: Reduction) -> str:
-    """The class of a figure that grew, where it should have become less."""
+    """The CSS class of a figure that grew although it should have shrunk."""
     return "worse" if change.saved < 0 else ""
 
 
 def savings_figures(usage: Usage) -> Html:
-    """The savings, both ways to pay, and in money if a model is set; or what was paid more, and why."""
+    """The savings with both ways of pricing, and in money if a model is set; or the additional cost, and its reason."""
     saved, money, results = usage.savings, usage.money, usage.results
     figures = [
         figure(
@@ -262,7 +262,7 @@ def advice_list(lines: Iterable[str]) -> Html:
 
 
 def marked(line: str) -> list[object]:
-    """`names` set as code."""
+    """A line with its `names` set as code."""
     return [el("code", piece) if at % 2 else piece for at, piece in enumerate(line.split("`"))]
 
 
@@ -270,17 +270,17 @@ LONGEST_NAME = 120
 
 
 def named(text: str, most: int = LONGEST_NAME) -> str:
-    """A name that somebody else chose: nothing in it is hidden, and it takes a limited room."""
+    """An untrusted name with hidden characters shown, cut to a limited length."""
     return shortened(with_hidden_shown(text[: most + 1]), most)
 
 
 def word(text: str) -> Html:
-    """One of our own words, which a narrow column must not break."""
+    """A word of ours that a narrow column must not break."""
     return el("span", text, class_="word")
 
 
 def ago(at_ms: int | None, now_ms: int, never: str = "never") -> Child:
-    """How long ago, or ahead, a moment is."""
+    """The distance of a time from now, in the past or future."""
     if at_ms is None:
         return never
     seconds = (now_ms - at_ms) / 1_000
@@ -289,15 +289,15 @@ def ago(at_ms: int | None, now_ms: int, never: str = "never") -> Child:
 
 
 def time_shown(at_ms: int, told: str = "") -> Html:
-    """A moment, in words or in UTC."""
-    # Within what a calendar has: a moment may come from a file that somebody changed.
+    """A time, in words or in UTC."""
+    # Limited to the range of the calendar: the value may come from a file that was edited.
     at = max(0.0, min(at_ms / 1_000, 253_402_300_000.0))
     exact = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
     return el("time", told or exact, datetime=moment(at), title=f"{exact} UTC")
 
 
 def field(label: str, name: str, *control: Child, note: str = "") -> Html:
-    """A label, and what it is about."""
+    """A label, its control and a note."""
     told = el("span", note, class_="note", id=f"{name}-note") if note else None
     return el("p", el("label", label, for_=name), *control, told)
 
@@ -311,24 +311,24 @@ def text_field(label: str, name: str, value: str = "", note: str = "", **given: 
 
 
 def text_area(name: str, value: str = "", **given: object) -> Html:
-    """For several lines. Browsers drop the first line break, so there is one that is not part of the value."""
+    """A field for several lines. Browsers drop the first line break, so one is added that is not part of the value."""
     return el("textarea", f"\n{value}", id=name, name=name, autocomplete="off", spellcheck="false", **given)
 
 
 def choice(label: str, name: str, options: Sequence[tuple[str, str]], value: str = "", note: str = "") -> Html:
-    """`options`: what is sent, and what people read."""
+    """`options`: pairs of the value that is sent and the text that people read."""
     made = [el("option", told, value=sent, selected=sent == value) for sent, told in options]
     return field(label, name, el("select", made, id=name, name=name), note=note)
 
 
 def button(label: str, about: str, action: str, *fields: Child, is_main: bool = False) -> Html:
-    """A form that is one button. Several buttons of a page have its label; who cannot see the page needs `about`."""
+    """A form with a single button. Several buttons share its label; screen readers get `about` in addition."""
     made = el("button", label, el("span", f" – {about}", class_="unseen"), class_="main" if is_main else None)
     return el("form", *fields, made, action=action, method="post")
 
 
 def confirmed(label: str, about: str, question: str, action: str, *fields: Child) -> Html:
-    """A button for what cannot be undone, behind a first click."""
+    """A button for an irreversible action, shown after a first click."""
     summary = el("summary", label, el("span", f" – {about}", class_="unseen"))
     yes = button(f"Yes, {label.lower()}", about, action, *fields)
     return el("details", summary, el("p", question, class_="note"), yes, class_="confirm")

@@ -1,9 +1,10 @@
-"""Identifies who sent a request to the dashboard: by a key or token in a header, by a sign-in, or anyone if it is open.
+"""Identifies the sender of a request to the dashboard: by a key or token in a header, by a sign-in, or as anyone if it
+is open.
 
-Called by `guard` for every request. Knows no pages. No address and no user of this machine proves anything: a server
-that has a model call an address here comes from the same address, as the same user. A sign-in holds as long as its key,
-which is looked up each time; the credentials look for changes at least every two seconds. A token was chosen by a
-person and may be guessed, so an address waits a minute after ten wrong ones; keys, tickets and sign-ins are random.
+Called by `guard` for every request. Knows no pages. An address or a user of this machine proves nothing: a server that
+makes a model call a local address has the same address and user. A sign-in is valid as long as its key, which is looked
+up each time; the credentials check for changes at least every two seconds. A token was chosen by a person and may be
+guessed, so an address must wait a minute after ten wrong guesses; keys, tickets and sign-ins are random.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.domain.credentials import SignInKind
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Role
-from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.errors import CatalogError, ConfigurationError
 
 _MOST_GUESSES = 10
 _GUESS_WINDOW = 60.0
@@ -36,7 +37,7 @@ _MOST_ADDRESSES = 1_000
 
 
 class WrongGuesses:
-    """The last wrong guesses of each address; the oldest addresses make room for new ones."""
+    """The recent wrong guesses of each address; the oldest addresses make room for new ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -46,20 +47,20 @@ class WrongGuesses:
         return len(self._of)
 
     def note(self, address: str) -> None:
-        """One more."""
+        """Records one more wrong guess."""
         self._of.setdefault(address, deque(maxlen=_MOST_GUESSES)).append(self._clock())
         self._of.move_to_end(address)
         while len(self._of) > _MOST_ADDRESSES:
             self._of.popitem(last=False)
 
     def are_too_many(self, address: str) -> bool:
-        """Whether another guess would be too many just now."""
+        """Whether the address must wait before another guess."""
         found = self._of.get(address)
         return found is not None and len(found) == _MOST_GUESSES and found[0] > self._clock() - _GUESS_WINDOW
 
 
 TOKEN_HOLDER = Principal("dashboard", "dashboard", role=Role.MANAGE)
-"""Whoever has the dashboard's token. No key or issuer makes a name without a colon."""
+"""The holder of the dashboard's token. Names from keys and issuers contain a colon, so none of them equals this one."""
 
 _NAME = "mcp-optimizer"
 _BEARER = b"bearer "
@@ -70,44 +71,44 @@ _LOCKED = "Too many wrong tokens came from this address. Wait a minute; `mcp-opt
 
 
 ENTRANCE = "/enter"
-"""Where a browser shows its ticket."""
+"""The address at which a browser presents its ticket."""
 
 _Made = Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True)
 class SignedIn:
-    """Somebody was let in: what the browser keeps, or where it goes to keep it."""
+    """A successful sign-in: the secret that the browser keeps, or the address where it gets one."""
 
     kept: str = ""
     leads_to: str = ""
 
 
 class NotAdmitted(Exception):
-    """Somebody is not let in."""
+    """The request is not admitted."""
 
     def __init__(self, status: int, told: str = "", *, is_wrong: bool = False) -> None:
         super().__init__(told)
         self.status = status
         self.told = told
         self.is_wrong = is_wrong
-        """Something was given, and it is no good."""
+        """Whether the request had a credential, but an invalid one."""
 
 
 @dataclass(frozen=True)
 class Entrance:
-    """Whom the settings let in."""
+    """Who may enter, according to the settings."""
 
     is_open: bool
-    """Anybody who reaches the dashboard may look at some of it, without a key."""
+    """Visitors without a key may see a part of the dashboard."""
     token: str = ""
     public_url: str = ""
     own_host: SignInHost | None = None
-    """Where browsers keep their sign-in, if the gateway is on loopback."""
+    """The host name for sign-ins, if the gateway is on loopback."""
 
 
 class Reception:
-    """Lets people and programs in."""
+    """Admits people and programs."""
 
     def __init__(
         self, entrance: Entrance, credentials: Credentials, sign_ins: SignIns, guesses: WrongGuesses | None = None
@@ -120,31 +121,31 @@ class Reception:
 
     @property
     def takes_a_key(self) -> bool:
-        """Whether there is something that one could give in a form."""
+        """Whether a sign-in form could accept anything."""
         return bool(self._entrance.token) or self._credentials.takes_keys
 
     async def visitor(self, request: Request) -> Visitor:
-        """Who sent a request; raises NotAdmitted."""
+        """The sender of a request; raises NotAdmitted."""
         given = [(name, value) for name, value in request.scope["headers"] if _is_credential(name, value)]
         if given:
             return Visitor(await self._bearer(request, given))
         try:
             return Visitor(await self._signed_in(request), is_signed_in=True)
         except NotAdmitted as refused:
-            # Somebody who was signed in is told that nobody knows now, and not taken for anybody.
+            # If a sign-in cannot be checked now, the visitor gets an error instead of becoming anonymous.
             if not self._entrance.is_open or refused.status == 503:
                 raise
             return Visitor(ANYONE, is_anybody=True)
 
     async def enter(self, ticket: str) -> str:
-        """What the browser keeps of somebody who was given a ticket; raises NotAdmitted."""
+        """Exchanges a ticket for the secret that the browser keeps; raises NotAdmitted."""
         with _without_database():
             if (kept := await self._sign_ins.enter(ticket, self._entrance.token)) is not None:
                 return kept
         raise NotAdmitted(401, _USED, is_wrong=True)
 
     async def sign_in(self, request: Request, text: str) -> SignedIn:
-        """For somebody who gave a key, or the dashboard's token; raises NotAdmitted."""
+        """Signs in with a key or the dashboard's token; raises NotAdmitted."""
         if self._is_token(request, text.encode("utf-8", "surrogatepass")):
             token, ins = self._entrance.token, self._sign_ins
             return await self._kept(request, partial(ins.with_token, token), partial(ins.ticket_with_token, token))
@@ -163,28 +164,28 @@ class Reception:
         return await self._kept(request, partial(ins.with_key, key), partial(ins.ticket_with_key, key))
 
     async def sign_out(self, request: Request) -> None:
-        """Nobody continues what this browser had before."""
+        """Ends the sign-in of this browser."""
         with _without_database():
             await self._sign_ins.end(request.cookies.get(self.cookie(request), ""))
 
     def is_secure(self, request: Request) -> bool:
-        """Whether the browser reaches us by TLS, which a proxy may take off."""
+        """Whether the browser uses TLS, which a proxy may terminate."""
         return _scheme(request) == "https" or self._entrance.public_url.startswith("https://")
 
     def cookie(self, request: Request) -> str:
-        """The name of what the browser keeps. With TLS, one that no page of a neighbouring host can set."""
+        """The name of the cookie. With TLS, one that pages of a neighbouring host cannot set."""
         return f"__Host-{_NAME}" if self.is_secure(request) else _NAME
 
     def is_elsewhere(self, request: Request) -> bool:
-        """Whether browsers keep their sign-in under another name than this request was sent to."""
+        """Whether browsers keep their sign-in under another host name than that of this request."""
         return self._entrance.own_host is not None and is_shared(request)
 
     def is_at_own_name(self, request: Request) -> bool:
-        """Whether a request was sent to the name that sign-ins have to themselves."""
+        """Whether a request was sent to the host name reserved for sign-ins."""
         return self._entrance.own_host is not None and self._entrance.own_host.is_named(request)
 
     async def admits_name(self, request: Request) -> bool:
-        """The same for a request whose Host nobody has looked at yet."""
+        """The same for a request whose Host was not checked yet."""
         return self._entrance.own_host is not None and await self._entrance.own_host.admits(request)
 
     async def _kept(self, request: Request, kept: _Made, ticket: _Made) -> SignedIn:
@@ -195,7 +196,7 @@ class Reception:
             return SignedIn(leads_to=f"{await own.origin(port_of(request))}{ENTRANCE}?ticket={await ticket()}")
 
     async def _bearer(self, request: Request, given: list[tuple[bytes, bytes]]) -> Principal:
-        # A header's bytes are read as Latin-1 elsewhere; the token is compared with the bytes that were sent.
+        # Header bytes are read as Latin-1 elsewhere; the token is compared with the bytes that were sent.
         texts = [value[len(_BEARER) :].strip() for name, value in given if name == b"authorization"]
         if any(self._is_token(request, text) for text in texts):
             return TOKEN_HOLDER
@@ -226,14 +227,14 @@ class Reception:
             raise NotAdmitted(503, str(cannot)) from None
 
     def _is_token(self, request: Request, given: bytes) -> bool:
-        """Whether it is the dashboard's token; for who has guessed too often, nothing is."""
+        """Whether a text is the dashboard's token; never after too many wrong guesses."""
         token = self._entrance.token.encode()
         if not token or self._guesses.are_too_many(_peer(request)):
             return False
         return hmac.compare_digest(given, token)
 
     def _wrong(self, request: Request, refused: NotAdmitted) -> NotAdmitted:
-        """What somebody is told whose text is no key, and not the token either."""
+        """The answer to a text that is neither a key nor the token."""
         if not self._entrance.token:
             return refused
         if self._guesses.are_too_many(_peer(request)):
@@ -243,7 +244,7 @@ class Reception:
 
 
 def no_role(principal: Principal, needed: Role) -> str:
-    """Why somebody who is known may not do this, and what would help."""
+    """Why the role of a known principal is not sufficient, and what would help."""
     return (
         f"This needs a key with the role {needed}, and {principal.name} has the role {principal.role}. "
         f"`mcp-optimizer key create --name NAME --role {needed}` makes one."
@@ -252,11 +253,13 @@ def no_role(principal: Principal, needed: Role) -> str:
 
 @contextmanager
 def _without_database() -> Iterator[None]:
-    """Who is signed in stands in the database."""
+    """Reports a failing database, which stores the sign-ins."""
     try:
         yield
     except CatalogError as error:
         raise NotAdmitted(503, f"Sign-ins cannot be checked now: {error}.") from None
+    except ConfigurationError as error:
+        raise NotAdmitted(503, str(error)) from None
 
 
 def _address(request: Request) -> str:
@@ -264,17 +267,17 @@ def _address(request: Request) -> str:
 
 
 def _peer(request: Request) -> str:
-    """Who guesses: all of loopback is one."""
+    """The address to which guesses are counted; all of loopback counts as one."""
     address = _address(request)
     return "loopback" if is_loopback(address) else address
 
 
 def _scheme(request: Request) -> str:
-    # Not from the URL, which cannot be read if the Host header is a strange one.
+    # Not from the URL, which cannot be read if the Host header is malformed.
     scheme: str = request.scope.get("scheme", "http")
     return scheme
 
 
 def _is_credential(name: bytes, value: bytes) -> bool:
-    """Any other scheme of Authorization is for a proxy before us."""
+    """Whether a header is a credential for us. Other Authorization schemes are for a proxy in front of the gateway."""
     return name == b"x-api-key" or (name == b"authorization" and value[: len(_BEARER)].lower() == _BEARER)

@@ -14,7 +14,7 @@ from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.runtime.terminal_text import counted
 
 _MOST_ROWS = 200
-"""Rows of a table; a page of ten thousand helps nobody."""
+"""Rows of a table; a page with ten thousand helps no one."""
 
 
 def style_sheet() -> str:
@@ -100,7 +100,7 @@ def _forms(report: Report) -> Html:
 
 
 def _phases(report: Report) -> Html:
-    """With targets where there are any."""
+    """With targets, if there are any."""
     if all(phase.target_reduction is None for phase in report.phases):
         cells = [(phase.phase_name, number(phase.total_reduction)) for phase in report.phases]
         return table(("phase", "#saved"), cells, "What each phase saves by itself")

@@ -1,4 +1,4 @@
-"""The page of rules: what they are, what each decides, and why a call would be refused. Changes nothing.
+"""The rules page: the rules, the decisions of each, and why a call would be refused. Changes nothing.
 
 Built by the composition root; `guard` decides who may see it.
 """
@@ -51,7 +51,7 @@ LONGEST_ASKED = 300
 
 @dataclass(frozen=True)
 class RuleQuestion:
-    """The question of the form: may a caller call a tool?"""
+    """A question from the form: may a caller call a tool?"""
 
     caller: str = ""
     tool: str = ""
@@ -60,7 +60,7 @@ class RuleQuestion:
 
 @dataclass(frozen=True)
 class RuleAnswer:
-    """What the rules say to it."""
+    """The answer of the rules to the question."""
 
     server: str
     tool: str
@@ -69,14 +69,14 @@ class RuleAnswer:
 
 @dataclass(frozen=True)
 class RulesPage:
-    """All rules, and what they mean for one caller."""
+    """All rules, and their effect on one caller."""
 
     version: str
     visitor: Visitor
     rules: Sequence[Rule]
     survey: Survey
     caller: str
-    """Whose calls were counted."""
+    """The caller for whom decisions were counted."""
     leaves_out: int = 0
     """Tools that were not counted."""
     asked: RuleQuestion = RuleQuestion()
@@ -185,14 +185,14 @@ def _or_dash(count: int) -> str:
 
 
 _MOST_COUNTED = 20_000
-"""Tools that are counted. More would push the decisions of calls out of memory."""
+"""Tools that are counted. More would push the decisions of real calls out of the cache."""
 
 _KEY_PREFIX = "key:"
 
 
 @dataclass(frozen=True)
 class RuleSources:
-    """The parts that the page of rules reads."""
+    """The parts that the rules page reads."""
 
     policy: Policy
     snapshot: Callable[[], Snapshot]
@@ -201,7 +201,7 @@ class RuleSources:
 
 
 class RuleRoutes:
-    """Responds with the page."""
+    """Responds with the rules page."""
 
     def __init__(self, sources: RuleSources, guard: Guard) -> None:
         self._sources = sources
@@ -219,7 +219,7 @@ class RuleRoutes:
         return HTMLResponse(page)
 
     async def _principal(self, name: str) -> Principal:
-        """A caller as it is, if it is known; else as a token without limits would make it."""
+        """A known caller as it is; an unknown one as if it had a token without limits."""
         known = {"": LOCAL_PRINCIPAL, LOCAL_PRINCIPAL.name: LOCAL_PRINCIPAL, ANYONE.name: ANYONE}
         if name in known:
             return known[name]

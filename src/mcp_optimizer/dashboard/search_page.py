@@ -1,4 +1,4 @@
-"""The page that shows what find_tool would return, and why.
+"""The page that shows the reply of find_tool to a request, and the reasons for it.
 
 `overview_routes` makes the values in a thread. Knows no request.
 """
@@ -21,7 +21,7 @@ from mcp_optimizer.metrics.reduction import Reduction, change_in_words
 
 @dataclass(frozen=True)
 class HitShown:
-    """A tool that a search returned, and why."""
+    """A tool that a search returned, and the reasons."""
 
     server: str
     tool: str
@@ -34,7 +34,7 @@ class HitShown:
 
 @dataclass(frozen=True)
 class SearchPage:
-    """What find_tool would return."""
+    """The result of a search."""
 
     version: str
     query: str
@@ -72,7 +72,7 @@ def _search_result(values: SearchPage) -> Html | list[Html]:
     figures = el(
         "dl",
         figure("The reply costs", number(values.reply_tokens), "tokens, once"),
-        # Finding nothing saves nothing, and answers nothing.
+        # A search without hits saves nothing and answers nothing.
         [compared, figure("Likely to answer", likelihood(values.fit), "the first tool")] if values.hits else None,
         figure("Took", f"{values.milliseconds:.1f} ms", "on this machine"),
         class_="figures",
@@ -111,7 +111,7 @@ def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
 
 
 Finding = Callable[[str], tuple[FoundTools, str, int]]
-"""The reply of find_tool to a request, its text as a model reads it, and its tokens."""
+"""The reply of find_tool to a request, its text for the model, and its tokens."""
 
 _PARTS = {
     "meaning": ("cosine", "part_cosine"),
@@ -128,7 +128,7 @@ _PARTS = {
 
 
 def found_page(gateway: Gateway, find: Finding, version: str, query: str) -> SearchPage:
-    """What find_tool would return, and why."""
+    """The page with the result of a search and its reasons."""
     started = time.perf_counter()
     try:
         found, text, reply_tokens = find(query)
@@ -138,7 +138,7 @@ def found_page(gateway: Gateway, find: Finding, version: str, query: str) -> Sea
     snapshot = gateway.snapshot
     places = {tool.name: at for at, tool in enumerate(snapshot.tools) if tool is not None}
     at = [places[hit.tool.name] for hit in found.tools if hit.tool.name in places]
-    # A server may be gone since; no explanation is better than a wrong one.
+    # A server may have been removed since; no explanation is better than a wrong one.
     why = snapshot.index.contributions(query, at) if len(at) == len(found.tools) else [{} for _ in found.tools]
     hits = [
         HitShown(

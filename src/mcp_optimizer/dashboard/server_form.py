@@ -1,4 +1,4 @@
-"""The form that adds a server, and the entry of the server file that it becomes. Pure.
+"""The form that adds a server, and the server-file entry that it becomes. Pure.
 
 Values of variables and headers are never part of the entry: they are stored as secrets and not shown again.
 """
@@ -18,7 +18,7 @@ from mcp_optimizer.dashboard.page_parts import text_area, text_field
 from mcp_optimizer.errors import ConfigurationError
 
 PAIRS = 4
-"""Variables or headers that the form has room for."""
+"""Variables or headers for which the form has room."""
 
 _LONGEST = 4_096
 _MOST_ARGUMENTS = 200
@@ -28,7 +28,7 @@ _NO_VARIABLES = "An address with variables cannot be added here: write it into t
 
 @dataclass(frozen=True)
 class NewServer:
-    """A server that somebody wants. `secrets` are values to store, by the names that the entry refers to."""
+    """A requested server. `secrets` are the values to store, by the names that the entry refers to."""
 
     name: str
     entry: Mapping[str, Any] = field(repr=False)
@@ -36,7 +36,7 @@ class NewServer:
 
     @property
     def is_program(self) -> bool:
-        """Whether adding it runs something as the user of the gateway."""
+        """Whether adding it runs a program as the user of the gateway."""
         return "command" in self.entry
 
 
@@ -59,7 +59,7 @@ def new_server(entered: Mapping[str, str]) -> NewServer:
             raise ConfigurationError("A server at an address takes no arguments.")
         checked_address(url)
         if "${" in url:
-            # It would send a variable or a secret of the gateway's user to whatever host the address names.
+            # In an address, a reference would send a variable or secret of the gateway's user to that host.
             raise ConfigurationError(_NO_VARIABLES)
         return NewServer(name, {"url": url, **({"headers": references} if references else {})}, stored)
     arguments = {"args": words} if words else {}
@@ -83,7 +83,7 @@ def _pairs(entered: Mapping[str, str], *, is_address: bool) -> dict[str, str]:
 
 
 def adding_form(entered: Mapping[str, str], action: str, *, keeps_secrets: bool, is_open: bool) -> Html:
-    """`entered`: what is wrong and must be entered again, less its secrets."""
+    """`entered`: values to correct, without the secrets."""
     pairs = [_pair(at, entered) for at in range(PAIRS)] if keeps_secrets else None
     note = (
         "Variables of a command’s environment, or headers of an address. The values are stored encrypted, and never "

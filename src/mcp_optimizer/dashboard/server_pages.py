@@ -1,6 +1,6 @@
-"""The pages on which servers are looked after, from values to HTML. Pure: knows no request.
+"""HTML of the pages that manage servers. Pure: knows no request.
 
-A server is shown by its command or address alone: arguments, variables and headers may be secrets.
+Only the command or address of a server is shown: arguments, variables and headers may be secrets.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ class ServerShown:
     tools: int = 0
     tokens: int = 0
     login: str = ""
-    """How its login stands; empty: it wants none."""
+    """The state of its login; empty if it needs none."""
     is_disabled: bool = False
     can_run: bool = True
     turned_off: Sequence[str] = ()
-    """Tools, or patterns of them, that its entry turns off."""
+    """Tools, or patterns of tools, that its entry turns off."""
 
 
 @dataclass(frozen=True)
 class ServerPageContext:
-    """What pages of servers have in common."""
+    """Values that all server pages need."""
 
     version: str
     visitor: Visitor
     now_ms: int
     can_change: bool
-    """There is a server file, and the settings let it be changed here."""
+    """There is a server file, and the settings allow changes to it on the dashboard."""
     keeps_secrets: bool = False
     broken: str = ""
-    """What is wrong in the server file as it is now."""
+    """The mistake in the current server file, if there is one."""
     undo: tuple[str, int] | None = None
-    """The last change made here, and when."""
+    """The last change made on the dashboard, and its time."""
     problem: str = ""
-    """Why something that somebody wanted was not done."""
+    """Why a requested action was not done."""
 
     @property
     def offers_changes(self) -> bool:
@@ -84,7 +84,7 @@ class ServersPage:
     around: ServerPageContext
     servers: Sequence[ServerShown]
     entered: Mapping[str, str] = field(default_factory=dict)
-    """What was entered in the form, if there is something wrong with it."""
+    """The form's values, if they contain a mistake."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _framed(title: str, body: Child, around: ServerPageContext) -> str:
 
 
 def notices(around: ServerPageContext) -> list[Html | None]:
-    """What went wrong, what is wrong, and what can be undone."""
+    """The failed action, the mistake in the server file, and the change that can be undone."""
     broken = [
         el("strong", "The file was edited and cannot be used"),
         "; what runs is the version before. ",
@@ -267,7 +267,7 @@ def log_part(values: ServerPage) -> Html:
 
 
 def removal_page(server: ServerShown, around: ServerPageContext) -> str:
-    """Asks whether to remove a server, on a page of its own, without a script."""
+    """A confirmation page for the removal of a server, which works without a script."""
     name = named(server.name)
     body = [
         el("h1", f"Remove {name}?"),

@@ -1,8 +1,8 @@
-"""Looking after servers on the dashboard: what runs, its log, and forms that add, remove, switch and restart.
+"""Manages servers on the dashboard: their state, their logs, and forms that add, remove, switch and restart them.
 
-Built by the composition root; `guard` decides who may see it and who may send its forms. A change is one of the server
-file, which the gateway then takes in; the last one can be undone as long as the file is what it made of it. What an
-edit does to the text is not known here.
+Built by the composition root; `guard` decides who may see it and who may submit its forms. Changes go to the server
+file, which the gateway then reads; the last one can be undone until the file is changed otherwise. Does not know how an
+edit changes the text.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from mcp_optimizer.dashboard.server_pages import (
     servers_page,
 )
 from mcp_optimizer.dashboard.visitor import ActRecorder, Visitor, visitor_of
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError, ConfigurationError, OptimizerError
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.metrics.weights import by_server, total, weights
@@ -63,27 +64,27 @@ _FILE_CHANGED = "The server file has been changed since, outside this page: undo
 
 @dataclass(frozen=True)
 class LastChange:
-    """One change of the file that was made here."""
+    """One change of the file made on the dashboard."""
 
     told: str
-    """What was done: `disabled time`."""
+    """The change in words: `disabled time`."""
     at_ms: int
     before: str = field(repr=False)
     after: str = field(repr=False)
 
 
 class FileChanges:
-    """One change at a time. The last one can be undone as long as the file is what it made of it."""
+    """Makes one change at a time. The last one can be undone until the file is changed otherwise."""
 
     def __init__(self, path: Path, take_in: Callable[[], Awaitable[object]]) -> None:
-        """`take_in`: has the gateway read the file again, now."""
+        """`take_in`: makes the gateway read the file again at once."""
         self.path = path
         self.last: LastChange | None = None
         self._take_in = take_in
         self._turn = asyncio.Lock()
 
     async def apply(self, told: str, edit: Edit) -> bool:
-        """LastChange the file; whether that changed anything. Raises ConfigurationError."""
+        """Changes the file; returns whether that made a difference. Raises ConfigurationError."""
         async with self._turn:
             change = await asyncio.to_thread(self._applied, told, edit)
             if change is None:
@@ -93,9 +94,9 @@ class FileChanges:
             return True
 
     async def undo(self, shown_at: str = "") -> str:
-        """Restore the text before the last change; returns what was undone. Raises ConfigurationError.
+        """Restores the text before the last change; returns what was undone. Raises ConfigurationError.
 
-        `shown_at`: the moment of the change that somebody saw and means, if they say so.
+        `shown_at`: the time of the change that the visitor saw and means, if the form states it.
         """
         async with self._turn:
             if (last := self.last) is None:
@@ -107,7 +108,7 @@ class FileChanges:
 
             def restored(text: str) -> str:
                 if text != last.after:
-                    # Nor will it ever be.
+                    # The file was changed otherwise, so this change can never be undone.
                     self.last = None
                     raise ConfigurationError(_FILE_CHANGED)
                 return last.before
@@ -136,7 +137,7 @@ _TOO_LARGE = "The form is too large."
 
 @dataclass(frozen=True)
 class ServerSources:
-    """The parts that the pages of servers use."""
+    """The parts that the server pages use."""
 
     states: Callable[[], Sequence[UpstreamState]]
     log: Callable[[str], list[str]]
@@ -144,16 +145,16 @@ class ServerSources:
     snapshot: Callable[[], Snapshot]
     logins: Logins
     changes: FileChanges | None
-    """None: the server file cannot be changed here."""
+    """None if the server file cannot be changed on the dashboard."""
     broken: Callable[[], str]
-    """What is wrong in the files as they are now."""
+    """The mistake in the current files, if there is one."""
     secrets: Callable[[], Secrets] | None
     acts: ActRecorder
     version: str
 
 
 class ServerRoutes:
-    """Responds with pages, and changes what they show."""
+    """Responds with pages, and changes the servers that they show."""
 
     def __init__(self, sources: ServerSources, guard: Guard) -> None:
         self._sources = sources
@@ -177,7 +178,7 @@ class ServerRoutes:
         self, request: Request, problem: str = "", entered: Mapping[str, str] | None = None, status: int = 200
     ) -> Response:
         servers = await self._shown(self._sources.states())
-        servers.sort(key=lambda one: (one.status == "running", one.is_disabled, one.name))
+        servers.sort(key=lambda one: (ServerStatus(one.status).is_in_order, one.is_disabled, one.name))
         values = ServersPage(self._around(request, problem), servers, entered or {})
         return HTMLResponse(await asyncio.to_thread(servers_page, values), status_code=status)
 
@@ -193,7 +194,7 @@ class ServerRoutes:
             if not values.around.offers_changes:
                 return RedirectResponse(server_page_href(name), status_code=303)
             return HTMLResponse(removal_page(values.server, values.around))
-        # Somebody opens again the address of a page that a form led to.
+        # For visitors who reopen the address of a form's response.
         return RedirectResponse(server_page_href(name), 303) if more else await self._server(request, name)
 
     async def _server(self, request: Request, name: str, problem: str = "", status: int = 200) -> Response:
@@ -211,7 +212,7 @@ class ServerRoutes:
         try:
             log = self._sources.log(name) if shown else []
         except ConfigurationError:
-            # Removed in between.
+            # The server was removed meanwhile.
             return None
         return ServerPage(self._around(request, problem), shown[0], log) if shown else None
 
@@ -235,7 +236,7 @@ class ServerRoutes:
                 login.server: login.state for login in await self._sources.logins.statuses(s.spec for s in states)
             }
         except OptimizerError:
-            # What servers do is worth a page without it.
+            # The page is useful without logins.
             logins = {}
         names = {state.name for state in states}
         # In a thread: going through a hundred thousand tools takes longer than a call should wait.
@@ -254,7 +255,7 @@ class ServerRoutes:
                 raise ConfigurationError(_FIXED)
             wanted = new_server(fields)
             refuse_unusable(wanted.name, wanted.entry, changes.path, os.environ)
-            # Before its secrets take the place of those that others have.
+            # Checked before its secrets could replace those of another entry.
             _refuse_known(wanted, await asyncio.to_thread(lambda: entries_in(file_text(changes.path))))
             await self._store(wanted.secrets, visitor_of(request))
             await changes.apply(f"added {wanted.name}", lambda text: with_entry(text, wanted.name, wanted.entry))
@@ -319,7 +320,7 @@ _ACTIONS = {"enable": "enabled", "disable": "disabled", "remove": "removed", "re
 
 
 _OF_TOOLS = ("enable", "disable")
-"""What can also be done to a single tool."""
+"""Actions that also apply to a single tool."""
 
 
 def _refuse_known(wanted: NewServer, entries: Mapping[str, Any]) -> None:
@@ -330,7 +331,7 @@ def _refuse_known(wanted: NewServer, entries: Mapping[str, Any]) -> None:
 
 
 def _edit(action: str, name: str, tool: str) -> Callable[[str], str]:
-    """What an action does to the text of the server file."""
+    """How an action changes the text of the server file."""
     if action == "remove":
         return lambda text: without_entry(text, name)
     is_on = action == "enable"

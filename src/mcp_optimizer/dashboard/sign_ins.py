@@ -1,7 +1,7 @@
-"""Remembers who signed in on the dashboard: in the database, for twelve hours, a limited number of each.
+"""Stores dashboard sign-ins in the database, for twelve hours, with a limit per holder.
 
-Called by `reception` and by the command that lets the owner in; knows no request. A browser keeps 256 random bits,
-never a key, and only their hash is stored, so neither a guess nor a look at the database leads to a sign-in.
+Called by `reception` and by the command that admits the owner; knows no request. A browser keeps 256 random bits, never
+a key, and only their hash is stored, so neither guessing nor reading the database leads to a sign-in.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LASTS = 12 * 3_600
-"""Seconds after which everybody signs in again."""
+"""Seconds after which a new sign-in is needed."""
 TICKET_LASTS = 120
-"""Seconds for which a ticket can be used."""
+"""Seconds for which a ticket is valid."""
 
 _MOST_OF_ONE = 50
-"""Sign-ins of one holder, so that nobody fills the database by signing in again and again."""
+"""Sign-ins per holder, so that repeated sign-ins cannot fill the database."""
 
 _LONGEST = 100
 _WITH_KEY, _WITH_TOKEN = "key:", "token:"
-"""What a ticket stands for that is not the owner's."""
+"""Prefixes for tickets that do not stand for the owner."""
 _AWAY = "the database cannot be reached"
 
 
 class SignIns:
-    """The sign-ins that still hold, the same for all gateways on one database. Raises CatalogError without it."""
+    """The valid sign-ins, shared by all gateways on one database. Raises CatalogError without it."""
 
     def __init__(
         self,
@@ -49,20 +49,20 @@ class SignIns:
         self._breaker = breaker or Breaker()
 
     async def ticket(self) -> str:
-        """What the owner's command shows to sign in as the owner, once and soon."""
+        """A ticket for the owner's command: signs in as the owner, once and within a short time."""
         return await self._ticket(lambda _kept: "")
 
     async def ticket_with_key(self, key_id: str) -> str:
-        """The same for somebody with a key, who is to sign in under another name of the gateway."""
+        """A ticket for the holder of a key, who must sign in under another name of the gateway."""
         return await self._ticket(lambda _kept: f"{_WITH_KEY}{key_id}")
 
     async def ticket_with_token(self, token: str) -> str:
-        """The same for somebody with the dashboard's token."""
+        """The same for the holder of the dashboard's token."""
         return await self._ticket(lambda kept: f"{_WITH_TOKEN}{_bound(kept, token)}")
 
     async def enter(self, ticket: str, token: str = "") -> str | None:
-        """What a browser with a ticket is to keep; None if it is no good, or was used. `token`: the dashboard's, as it
-        is now.
+        """Exchanges a ticket for the secret that the browser keeps; None if the ticket is invalid or used. `token`: the
+        dashboard's current token.
         """
         found = await self._end(ticket)
         if found is None or found.kind is not SignInKind.TICKET:
@@ -75,15 +75,15 @@ class SignIns:
         return await self._add(lambda _kept: SignIn(SignInKind.OWNER, self._clock() + LASTS))
 
     async def with_key(self, key_id: str) -> str:
-        """What the browser of somebody with a key is to keep; a new one each time, whatever the browser sent before."""
+        """The secret for the browser of a key's holder; always a new one, whatever the browser sent."""
         return await self._add(lambda _kept: SignIn(SignInKind.KEY, self._clock() + LASTS, key_id))
 
     async def with_token(self, token: str) -> str:
-        """What the browser of somebody with the dashboard's token is to keep; another token ends it."""
+        """The secret for the browser of the token's holder; it becomes invalid when the token changes."""
         return await self._add(lambda kept: SignIn(SignInKind.DASHBOARD, self._clock() + LASTS, _bound(kept, token)))
 
     async def find(self, kept: str, token: str = "") -> SignIn | None:
-        """The sign-in of a browser. `token`: the dashboard's, as it is now."""
+        """The sign-in of a browser. `token`: the dashboard's current token."""
         if not kept or len(kept) > _LONGEST:
             return None
         found = await self._within(lambda stored: stored.find(_digest(kept), self._clock()))
@@ -93,7 +93,7 @@ class SignIns:
         return None if is_other_token else found
 
     async def end(self, kept: str) -> None:
-        """Nobody continues with this."""
+        """Ends a sign-in."""
         await self._end(kept)
 
     async def _ticket(self, bound_to: Callable[[str], str]) -> str:
@@ -110,7 +110,7 @@ class SignIns:
         return await self._within(lambda stored: stored.end(_digest(kept), self._clock()))
 
     async def _within(self, work: Callable[[StoredSignIns], Awaitable[T]]) -> T:
-        """Nobody waits long for a database that does not answer."""
+        """Limits how long a request waits for a database that does not answer."""
 
         async def begun() -> T:
             stored = await self._stored()
@@ -126,5 +126,5 @@ def _digest(kept: str) -> bytes:
 
 
 def _bound(kept: str, token: str) -> str:
-    """Says which token it was, to nobody who does not have both."""
+    """Binds a sign-in to the dashboard's token: a digest that can be checked only with both secrets."""
     return hashlib.sha256(f"{kept}\0{token}".encode("utf-8", "surrogatepass")).hexdigest()

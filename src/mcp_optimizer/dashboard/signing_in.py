@@ -1,4 +1,4 @@
-"""Signing in and out on the dashboard, with a key, a token, or the ticket that the owner's command was given.
+"""Signing in and out on the dashboard, with a key, a token, or a ticket from the owner's command.
 
 Built by the composition root; `reception` knows who is signed in.
 """
@@ -18,7 +18,7 @@ _LONGEST = 4_096
 
 
 class SignInForms:
-    """Where the forms for signing in and out lead."""
+    """The endpoints of the forms for signing in and out."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -30,21 +30,23 @@ class SignInForms:
             Route("/login", form(self._sign_in), methods=["POST"]),
             Route("/login", page(self._ask), methods=["GET"]),
             Route("/logout", form(self._sign_out), methods=["POST"]),
-            # Somebody opens again the address that a form led to.
+            # For visitors who reopen the address of a form's response.
             Route("/logout", page(_home), methods=["GET"]),
             Route(ENTRANCE, self._guard.returning(self._enter), methods=["GET"]),
         ]
 
     async def _ask(self, request: Request) -> Response:
-        """Where everybody is let in, some things are still for those who sign in."""
+        """The sign-in form. Even an open dashboard reserves some pages for signed-in visitors."""
         if visitor_of(request).is_anybody:
             return HTMLResponse(sign_in_page(takes_a_key=self._reception.takes_a_key))
         return await _home(request)
 
     async def _enter(self, request: Request) -> Response:
-        """The browser comes from the owner's terminal or a file, so it gets its cookie, and then the page by itself."""
+        """The browser comes from the owner's terminal or a file, so it gets its cookie first, and then a page that
+        forwards.
+        """
         if request.method != "GET":
-            # Somebody who only asks what is there, such as a preview, must not use it up.
+            # A request that only probes the address, such as a preview, must not use the ticket up.
             return PlainTextResponse("Open it in a browser.", status_code=405)
         try:
             kept = await self._reception.enter(request.query_params.get("ticket", ""))

@@ -1,7 +1,7 @@
-"""The form with which a person tries a tool: fields made of its input schema, and the arguments that are entered.
+"""The form for trying a tool: fields from its input schema, and the arguments made of the entered values.
 
-Pure; called by `trial_pages`. Schemas come from servers, so everything has a limit: what does not fit a field of its
-own is entered as JSON. Nothing is checked here that the gateway checks anyway.
+Pure; called by `trial_pages`. Schemas come from servers, so everything has a limit: values that fit no field of their
+own are entered as JSON. Checks that the gateway makes anyway are not repeated.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mcp_optimizer.dashboard.html import visible
 from mcp_optimizer.domain.json_schema import properties_of, reference_of, required_of
 
 RAW = "arguments"
-"""The name of the one field for everything as JSON."""
+"""The name of the single field for all arguments as JSON."""
 
 
 class Control(StrEnum):
-    """How a value is entered."""
+    """The kind of control for a value."""
 
     TEXT = "text"
     INTEGER = "whole number"
@@ -36,7 +36,7 @@ class Control(StrEnum):
 
 @dataclass(frozen=True)
 class FormField:
-    """One argument. `key` is its name in the form, `name` that in the arguments."""
+    """One argument. `key` is its name in the form, `name` its name in the arguments."""
 
     key: str
     name: str
@@ -44,16 +44,16 @@ class FormField:
     is_required: bool = False
     description: str = ""
     default: str = ""
-    """As somebody would enter it; empty if there is none."""
+    """As a person would enter it; empty if there is none."""
     choices: tuple[str, ...] = ()
-    """Each as JSON."""
+    """Each choice as JSON."""
     item: Control = Control.TEXT
-    """What each line is."""
+    """The control for each line of a list."""
 
 
 @dataclass(frozen=True)
 class TrialForm:
-    """The fields of a tool. Without any, and `is_raw`, all arguments are one JSON object."""
+    """The fields of a tool. With no fields and `is_raw`, all arguments are one JSON object."""
 
     fields: tuple[FormField, ...] = ()
     is_raw: bool = False
@@ -63,7 +63,7 @@ RAW_FORM = TrialForm(is_raw=True)
 
 
 class InvalidEntries(ValueError):
-    """What was entered is no value. `problems`: what is wrong, by the key of the field."""
+    """An entry is not a valid value. `problems`: messages by the key of the field."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("; ".join(problems.values()))
@@ -74,7 +74,7 @@ _LONGEST_NUMBER = 300
 
 
 def arguments_of(form: TrialForm, entered: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments that somebody entered. An empty field that is not required is left out."""
+    """The arguments for the entered values. An empty field that is not required is left out."""
     if form.is_raw:
         return _object(entered.get(RAW, ""))
     found: dict[str, Any] = {}
@@ -160,7 +160,7 @@ _READ: Mapping[Control, Callable[[str], Any]] = {
 
 
 def entered_for(form: TrialForm, arguments: Mapping[str, Any]) -> dict[str, str] | None:
-    """What somebody enters to get these arguments; None if this form cannot express them."""
+    """The entries that would give these arguments; None if this form cannot express them."""
     if form.is_raw:
         return {RAW: readable_json(arguments)}
     known = {field.name: field for field in form.fields}
@@ -182,7 +182,7 @@ def _in_order(form: TrialForm, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entered_in(field: FormField, value: Any) -> str | None:
-    """What somebody enters in a field to get a value; None if that cannot be entered there."""
+    """The entry that would give a value in a field; None if there is none."""
     if field.control is Control.LINES:
         if not isinstance(value, list):
             return None
@@ -190,7 +190,7 @@ def entered_in(field: FormField, value: Any) -> str | None:
         texts = [line for line in lines if line and "\n" not in line]
         return "\n".join(texts) if len(texts) == len(value) else None
     if field.control is Control.TEXT:
-        # A page shows hidden characters as their numbers, which would then be what is sent.
+        # A page shows hidden characters as codes, so submitting the field would send the codes.
         return value if isinstance(value, str) and "\r" not in value and visible(value) == value else None
     if field.control is Control.CHOICE:
         return text if (text := as_json(value)) in field.choices else None
@@ -203,12 +203,12 @@ def entered_in(field: FormField, value: Any) -> str | None:
 
 
 def as_json(value: Any) -> str:
-    """On one line, in ASCII, so that no page changes it."""
+    """On one line and in ASCII, so that no page changes it."""
     return json.dumps(value)
 
 
 def readable_json(value: Any) -> str:
-    """For people to read and change. Nothing in it is hidden: such characters are written as JSON escapes."""
+    """JSON for people to read and change. Hidden characters are written as JSON escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return text if visible(text) == text else json.dumps(value, indent=2)
 
@@ -220,11 +220,11 @@ _LONGEST_CHOICE = 300
 _LONGEST_DEFAULT = 200
 _LONGEST_DESCRIPTION = 500
 _MOST_STEPS = 8
-"""References and alternatives that are followed to find out what a field is."""
+"""References and alternatives that are followed to find the kind of a field."""
 
 
 def form_for(schema: Any) -> TrialForm:
-    """The form for a tool's input schema, whatever that is."""
+    """The form for a tool's input schema, however malformed it is."""
     if not isinstance(schema, Mapping):
         return RAW_FORM
     properties = properties_of(schema)
@@ -234,7 +234,7 @@ def form_for(schema: Any) -> TrialForm:
     if required - properties.keys():
         return RAW_FORM
     fields = [_field(f"p{at}", name, schema, name in required) for at, name in enumerate(properties)]
-    # What must be entered comes first.
+    # Required fields come first.
     return TrialForm(tuple(sorted(fields, key=lambda field: not field.is_required)))
 
 
@@ -259,7 +259,7 @@ def _default(field: FormField, value: Any) -> str | None:
 
 
 def _meant(said: Any, schema: Mapping[str, Any]) -> Any:
-    """What a schema says once references are followed, and null is left out as an alternative."""
+    """The schema after following references and removing null as an alternative."""
     for _ in range(_MOST_STEPS):
         if not isinstance(said, Mapping):
             return said
@@ -273,7 +273,7 @@ def _meant(said: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _referred(reference: str, schema: Mapping[str, Any]) -> Any:
-    """What a reference into the schema's own definitions points at; nothing else is followed."""
+    """The target of a reference into the schema's own definitions; no other reference is followed."""
     place, _, name = reference.rpartition("/")
     if place not in ("#/$defs", "#/definitions"):
         return None
@@ -321,7 +321,7 @@ def _kind(meant: Mapping[str, Any]) -> str:
 
 
 def _choices(meant: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The values that are possible, as JSON; None if any is, empty if they are too many to choose from."""
+    """The allowed values as JSON; None if any value is allowed, empty if there are too many to choose from."""
     values = [meant["const"]] if "const" in meant else meant.get("enum")
     if not isinstance(values, list):
         return None

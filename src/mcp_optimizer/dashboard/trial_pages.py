@@ -1,7 +1,7 @@
-"""Trying a tool on the dashboard: its form, the call through the gateway, and what came of it.
+"""Trying a tool on the dashboard: its form, the call through the gateway, and the result.
 
-Built by the composition root; `guard` lets only those call who may manage, and the rules of that person hold. A trial
-is in the audit but not in the history, because it is not use by a model.
+Built by the composition root; `guard` admits only visitors who may manage, and their own rules apply. A trial is
+recorded in the audit but not in the history, because it is no use by a model.
 """
 
 from __future__ import annotations
@@ -60,26 +60,26 @@ MOST_SHOWN = 200_000
 _NOT_SENT = "– not sent –"
 _LONGEST_LABEL = 100
 _FIRST, _FEW = 5, 3
-"""Fields that are there at once, and those that are not worth a click."""
+"""Fields that are shown at once, and the number of further fields that does not justify a click."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A tool, and the form to try it, perhaps with what was entered already."""
+    """A tool, and the form to try it, possibly with entered values."""
 
     server: str
     tool: str
     form: TrialForm
     entered: Mapping[str, str] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
-    """What is wrong with what was entered, by field."""
+    """The mistakes in entered values, by field."""
     can_switch: bool = False
-    """The tool can be turned off here."""
+    """The tool can be turned off on the dashboard."""
 
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """What came of a call."""
+    """The outcome of a call."""
 
     texts: Sequence[str] = ()
     is_error: bool = False
@@ -88,14 +88,14 @@ class TrialOutcome:
     is_cached: bool = False
     rows: int | None = None
     more: str = ""
-    """Where the rest is, if it was cut."""
+    """The address of the rest, if the result was cut."""
     full_tokens: int | None = None
     others: Sequence[str] = ()
-    """What cannot be shown as text."""
+    """Content that cannot be shown as text."""
 
 
 def trial_section(trial: Trial) -> Html:
-    """On the page of the tool."""
+    """The section on the page of the tool."""
     off = None
     if trial.can_switch:
         action, about = server_page_href(trial.server, "disable"), f"{named(trial.tool)} of {named(trial.server)}"
@@ -128,7 +128,7 @@ def _form(trial: Trial) -> Html:
 
 
 def _fields(trial: Trial) -> list[Html]:
-    """The first ones; the rest on a click, unless something was entered there."""
+    """The first fields; the others appear on a click, unless one of them has a value."""
     every = trial.form.fields
     first = max(_FIRST, sum(one.is_required for one in every))
     shown, rest = every[:first], every[first:]
@@ -165,7 +165,7 @@ def _wrong(key: str, trial: Trial) -> Html | None:
 
 
 def _about(key: str, description: str, trial: Trial) -> dict[str, object]:
-    """What a control is described by, for who cannot see the page."""
+    """Attributes that describe a control to screen readers."""
     wrong = f"{key}-wrong" if key in trial.problems else ""
     described = " ".join(part for part in (f"{key}-note" if description else "", wrong) if part)
     return {"aria_describedby": described or None, "aria_invalid": "true" if wrong else None}
@@ -195,17 +195,17 @@ def _choice(one: FormField, value: str, about: Mapping[str, object]) -> Html:
 
 
 def _label(text: str) -> str:
-    """A choice as people read it: texts without quotes, unless they would read as something else."""
+    """A choice for people: texts without quotes, unless they would read as another value."""
     value = json.loads(text)
     is_clear = isinstance(value, str) and value and value not in ("true", "false", "null") and not value[0].isdigit()
     return named(value if is_clear else text, _LONGEST_LABEL)
 
 
-# What came of it.
+# Results.
 
 
 def trial_page(trial: Trial, body: Child, version: str, visitor: Visitor) -> str:
-    """A page after a call, with the form to try again."""
+    """The page after a call, with the form to try again."""
     href = tool_href(trial.server, trial.tool)
     return frame(
         trial.tool,
@@ -220,13 +220,13 @@ def trial_page(trial: Trial, body: Child, version: str, visitor: Visitor) -> str
 
 
 def wrong_part(problem: str) -> Html:
-    """A call that was not made, or that failed."""
+    """The message about a call that was not made or failed."""
     return el("div", el("p", el("strong", "It did not work.")), el("pre", problem, tabindex="0"),
               class_="notice bad", role="alert")  # fmt: skip
 
 
 def question_part(trial: Trial, arguments: str) -> Html:
-    """Asks before a tool is called that may destroy something. Shows exactly what is sent."""
+    """Asks before calling a tool that may destroy something. Shows exactly what is sent."""
     yes = button("Yes, call it", named(trial.tool), tool_href(trial.server, trial.tool), hidden("as", "json"),
                  hidden(RAW, arguments), hidden("sure", "yes"), is_main=True)  # fmt: skip
     return el(
@@ -240,7 +240,7 @@ def question_part(trial: Trial, arguments: str) -> Html:
 
 
 def outcome_part(outcome: TrialOutcome) -> Html:
-    """What the tool returned, and what that costs a model."""
+    """The result of the tool, and its cost for a model."""
     figures = []
     if outcome.tokens is not None:
         whole = f"cut from {number(outcome.full_tokens)}" if outcome.full_tokens else "for a model to read"
@@ -286,16 +286,16 @@ _MOST_OTHERS = 20
 
 @dataclass(frozen=True)
 class TrialSources:
-    """The parts that trying a tool uses."""
+    """The parts that trying a tool needs."""
 
     gateway: Gateway
     can_switch: bool
-    """Tools can be turned off here."""
+    """Tools can be turned off on the dashboard."""
     version: str
 
 
 class TrialRoutes:
-    """Makes forms, makes calls, and shows what came of them."""
+    """Makes forms and calls, and shows the results."""
 
     def __init__(self, sources: TrialSources, guard: Guard) -> None:
         self._sources = sources
@@ -308,7 +308,7 @@ class TrialRoutes:
         ]
 
     def section(self, tool: CatalogTool, request: Request) -> Html | None:
-        """The form, on the page of the tool, for those who may call it here."""
+        """The form on the page of the tool, for visitors who may call it."""
         if not visitor_of(request).can_manage:
             return None
         return trial_section(self._trial(tool, is_raw=request.query_params.get("as") == "json"))
@@ -351,7 +351,7 @@ class TrialRoutes:
         return self._page(request, trial, outcome_part(outcome))
 
     async def _more(self, request: Request) -> Response:
-        """`/results/ID`: the rest of a result, for whoever made the call."""
+        """`/results/ID`: the rest of a result, for the visitor who made the call."""
         [result_id, *_] = sent_parts(request, MORE)
         offset = request.query_params.get("offset", "0")
         caller = _caller(request)
@@ -376,13 +376,13 @@ class TrialRoutes:
 
 
 def _caller(request: Request) -> Caller:
-    """Nobody else reads what is kept for this one."""
+    """A caller for this visitor's principal only, so that no other caller can read its kept results."""
     principal = visitor_of(request).principal
     return Caller("dashboard", f"dashboard {principal.id}", principal=principal)
 
 
 def _filled(trial: Trial, arguments: Mapping[str, Any]) -> Trial:
-    """The form as it was sent; as JSON, if its fields cannot show it."""
+    """The form with the arguments that were sent; as JSON, if its fields cannot show them."""
     fields: TrialForm = trial.form
     entered = entered_for(fields, arguments)
     if entered is None:
@@ -391,7 +391,7 @@ def _filled(trial: Trial, arguments: Mapping[str, Any]) -> Trial:
 
 
 def outcome_of(result: dict[str, Any]) -> TrialOutcome:
-    """What a person sees of a result."""
+    """The parts of a result that a person sees."""
     result = plain(result) if has_large(result) else result
     meta = _object(result.get("_meta"))
     tokens, performance, data = (_object(meta.get(part)) for part in ("tokens", "performance", "data"))
@@ -418,7 +418,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _others(blocks: list[Any]) -> list[str]:
-    """Pictures, sounds and other data, in words."""
+    """Images, audio and other data, in words."""
     found = []
     for block in blocks[:_MOST_OTHERS]:
         said = _object(block)

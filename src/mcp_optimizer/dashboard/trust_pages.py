@@ -1,6 +1,6 @@
-"""The page of pins: what servers' tools were, a diff of what changed, and forms that approve what was shown.
+"""The pins page: the approved tools of servers, diffs of changes, and forms that approve the changes shown.
 
-Built by the composition root; `guard` decides who may see it and who may send its forms.
+Built by the composition root; `guard` decides who may see it and who may submit its forms.
 """
 
 from __future__ import annotations
@@ -65,29 +65,29 @@ _EFFECTS = {
 
 @dataclass(frozen=True)
 class PinChange:
-    """Something that waits for approval: a tool, or the command or URL of a server."""
+    """A change that waits for approval: of a tool, or of the command or URL of a server."""
 
     title: str
     state: str
     since_ms: int
     lines: Sequence[str]
     version: str = ""
-    """Stands for exactly what is shown. Empty: it cannot be approved alone."""
+    """Identifies exactly the state that is shown. Empty: it cannot be approved alone."""
     notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class WaitingServer:
-    """What of one server waits for approval."""
+    """The changes of one server that wait for approval."""
 
     name: str
     mode: TrustMode | None
     changes: Sequence[PinChange]
-    """As many as one page shows."""
+    """Limited to what one page shows."""
     waiting: int
     """How many there are."""
     version: str
-    """Stands for all of them."""
+    """Identifies all waiting changes together."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class TrustPage:
     servers: Sequence[ServerOverview]
     waiting: Sequence[WaitingServer]
     only: str = ""
-    """The one server that is shown with all of its tools."""
+    """The only server that is shown, with all of its tools."""
     number: int = 1
     problem: str = ""
 
@@ -141,7 +141,7 @@ def _waiting(one: WaitingServer, values: TrustPage) -> Html:
         about = f"everything of {named(one.name)}"
         buttons = [
             button(label, about, _action(one.name, "approve"), hidden("version", one.version), is_main=True),
-            # All of its tools come with a button of their own.
+            # The list of all its tools has its own button.
             None if values.only else _reset(one.name),
         ]
         approve_all = el("div", buttons, class_="actions")
@@ -156,7 +156,7 @@ def _waiting(one: WaitingServer, values: TrustPage) -> Html:
 
 
 def _change(change: PinChange, server: WaitingServer, values: TrustPage) -> Html:
-    # Alone, it is what the button for all approves.
+    # A single change needs no button of its own: the button for all covers it.
     is_separate = values.visitor.can_manage and bool(change.version) and server.waiting > 1
     approve = (
         button("Approve", named(change.title), _action(server.name, "approve"), hidden("version", change.version))
@@ -212,7 +212,7 @@ def _state(server: ServerOverview) -> str:
 
 
 def _noted(server: ServerOverview) -> list[str]:
-    """What is worth a look, in few lines."""
+    """Noteworthy facts, in few lines."""
     found = [f"{named(tool.name, 60)}: {'; '.join(tool.notes)}" for tool in server.tools if tool.notes]
     return [named(line, 200) for line in found[:3]] + ([f"and {len(found) - 3:,} more"] if len(found) > 3 else [])
 
@@ -244,7 +244,7 @@ def _notes(tool: ToolOverview) -> Child:
 
 
 _MOST_DIFFS = 20
-"""Diffs of one page: each may have hundreds of lines."""
+"""Diffs on one page, because each may have hundreds of lines."""
 
 _NOT_AS_SHOWN = "It has changed since it was shown, or has been approved already. Look again."
 _NO_ANSWER = "The database does not answer. Try again shortly."
@@ -252,7 +252,7 @@ _NO_ANSWER = "The database does not answer. Try again shortly."
 
 @dataclass(frozen=True)
 class TrustSources:
-    """The parts that the page of pins uses."""
+    """The parts that the pins page uses."""
 
     keeper: PinKeeper
     acts: ActRecorder
@@ -265,7 +265,7 @@ class TrustRoutes:
     def __init__(self, sources: TrustSources, guard: Guard) -> None:
         self._sources = sources
         self._guard = guard
-        # Going through all definitions takes long enough for one at a time.
+        # One request at a time, because going through all definitions takes long.
         self._turn = asyncio.Lock()
 
     def routes(self) -> list[Route]:
@@ -273,7 +273,7 @@ class TrustRoutes:
         return [
             Route(PATH, page(self._all), methods=["GET"]),
             Route(f"{PATH}/{{rest:path}}", action(self._act), methods=["POST"]),
-            # Somebody opens again the address of a page that a form led to.
+            # For visitors who reopen the address of a form's response.
             Route(f"{PATH}/{{rest:path}}", page(_back_to_all), methods=["GET"]),
         ]
 
@@ -336,12 +336,12 @@ class TrustRoutes:
 
 
 def _shown_as(pins: Pins, version: str) -> tuple[dict[str, str], str]:
-    """The tools, and the command or URL, that a version stands for; nothing, if it is not what waits now."""
+    """The tools, and the command or URL, that a version stands for; empty if it is not what waits now."""
     hashes = versions_of(pins.waiting_tools)
     identity = pins.waiting.identity if pins.waiting is not None else ""
     if version == digest(hashes, identity):
         return hashes, identity
-    # Tools of a server that is another one now are approved only together with it.
+    # If the server's identity has changed, its tools are approved only together with it.
     alone = [] if identity else [name for name, found in hashes.items() if version == digest({name: found})]
     return {name: hashes[name] for name in alone}, ""
 
@@ -351,7 +351,7 @@ def _waiting_first(server: ServerOverview) -> ServerOverview:
 
 
 def _all_waiting(servers: Sequence[ServerOverview], pins: Mapping[str, Pins]) -> list[WaitingServer]:
-    """What waits of all servers: at most so many tools as one page shows."""
+    """The waiting changes of all servers, limited to the tools that fit on one page."""
     found: list[WaitingServer] = []
     room = _MOST_DIFFS
     for server in servers:
@@ -362,7 +362,7 @@ def _all_waiting(servers: Sequence[ServerOverview], pins: Mapping[str, Pins]) ->
 
 
 def _waiting_of(server: ServerOverview, pins: Pins, page: int) -> list[WaitingServer]:
-    """What waits among the tools on one page of a server."""
+    """The waiting changes among the tools on one page of a server."""
     tools = server.tools[(page - 1) * PAGE_OF_TOOLS : page * PAGE_OF_TOOLS]
     changes = [*(_of_server(server, pins) if page == 1 else []), *_changes(tools, pins)]
     return _server(server, pins, [change() for change in changes])
@@ -376,7 +376,7 @@ def _server(server: ServerOverview, pins: Pins, changes: Sequence[PinChange]) ->
 
 
 def _of_server(server: ServerOverview, pins: Pins) -> list[Callable[[], PinChange]]:
-    """Its command or URL, and its instructions."""
+    """The changes of its command or URL, and of its instructions."""
     moved = [] if pins.waiting is None else [partial(_server_change, server.approved, pins.waiting)]
     said = [server.instructions] if server.instructions is not None else []
     return [*moved, *_changes(said, pins)]
@@ -388,13 +388,13 @@ def _server_change(before: ServerPin, now: ServerPin) -> PinChange:
 
 
 def _changes(tools: Iterable[ToolOverview], pins: Pins) -> list[Callable[[], PinChange]]:
-    """Made only for those that are shown, because comparing takes a while."""
+    """Computed only for the changes that are shown, because comparing takes a while."""
     return [partial(_change_of_tool, tool, pins) for tool in tools if tool.name in pins.waiting_tools]
 
 
 def _change_of_tool(tool: ToolOverview, pins: Pins) -> PinChange:
     pin = pins.waiting_tools[tool.name]
-    # Without the two lines that name what is compared.
+    # Without the two lines that name the compared texts.
     lines = difference(unpacked(pins.tools.get(tool.name, ToolPin(""))), unpacked(pin))[2:]
     version = digest({tool.name: pin.version}) if pins.waiting is None else ""
     return PinChange(titled(tool.name), tool.state, pin.at_ms, lines, version, tool.notes)

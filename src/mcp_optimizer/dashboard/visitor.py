@@ -1,6 +1,6 @@
-"""The person or program that looks at a page, and the audit record of what they change.
+"""The person or program that looks at a page, and the audit record of its changes.
 
-`reception` finds out who it is and `guard` hands it to the pages; the routes that change something record it.
+`reception` identifies it and `guard` passes it to the pages; the routes that change something record it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ VISITOR_KEY = "mcp_optimizer.visitor"
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who was let in."""
+    """An admitted visitor."""
 
     principal: Principal
     is_signed_in: bool = False
-    """By the form, so that there is something to sign out of."""
+    """Signed in by the form, so signing out is possible."""
     is_anybody: bool = False
-    """Let in because the dashboard is open: any user of this machine."""
+    """Admitted because the dashboard is open: any user of this machine."""
 
     @property
     def can_manage(self) -> bool:
@@ -34,19 +34,19 @@ class Visitor:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Who sent a request that was let in."""
+    """The sender of an admitted request."""
     visitor: Visitor = request.scope[VISITOR_KEY]
     return visitor
 
 
 @dataclass(frozen=True)
 class ActRecorder:
-    """Where acts are recorded; without a trail, nowhere."""
+    """Records acts in the audit; without a trail, nowhere."""
 
     trail: Trail | None
 
     def record(self, visitor: Visitor, method: str, *, server: str = "", tool: str = "") -> None:
-        """Something was done: `method` says what, such as `key/create`."""
+        """Records an act: `method` names it, such as `key/create`."""
         if self.trail is not None:
             who = visitor.principal
             entry = AuditEntry(time.time_ns() // 1_000_000, who.name, who.tenant, "dashboard")

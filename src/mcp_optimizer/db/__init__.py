@@ -1,1 +1,1 @@
-"""The catalog database: what is known of servers and tools, and where it is stored."""
+"""The catalog database: its tables, and the reads and writes of everything that gateways store."""

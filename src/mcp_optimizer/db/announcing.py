@@ -1,8 +1,8 @@
-"""Tells other gateways on the same database what changed, and hears what they say.
+"""Announces changes to other gateways on the same database, and receives their announcements.
 
-Called by parts that keep something which another gateway can make out of date. A request waits a second at most; what
-could not be said is said about everything once the database answers again. On a SQLite file, announcements are rows
-that each gateway reads when the file has changed, which SQLite says in microseconds; `postgres` has the other link.
+Called by parts that keep data which another gateway can make out of date. A request waits a second at most; after a
+failure, a change of everything is announced once the database answers again. On a SQLite file, announcements are rows
+that each gateway reads when the file has changed, which SQLite reports in microseconds; `postgres` has the other link.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.gateways import StoredAnnouncements
 
 _PAUSE = 0.5
-"""Seconds between two looks when nobody asks."""
+"""Seconds between two checks for announcements, in addition to checks on demand."""
 
 _MOST = 1_000
-"""Rows read at once; whoever is so far behind has missed some."""
+"""Rows read at once; a gateway with this many unread rows may have missed some."""
 
 
 class FileLink:
-    """Hears others whenever it is asked, and every half second."""
+    """The link on a SQLite file: reads new announcements on demand and every half second."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class FileLink:
         self._version = self._last = -1
 
     def is_current(self) -> bool:
-        """Reads what is new. The file may be locked or gone, and then nobody knows."""
+        """Read new announcements. False if the file is locked or gone, because some may then be unread."""
         if self._file is None:
             return False
         try:
@@ -77,7 +77,7 @@ class FileLink:
             self._close()
 
     def _open(self) -> None:
-        # Without patience: the event loop must not wait for a lock.
+        # timeout=0, because the event loop must not wait for a lock.
         file = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, timeout=0, isolation_level=None)
         try:
             row = file.execute("SELECT coalesce(max(id), 0) FROM announcement").fetchone()
@@ -110,30 +110,32 @@ class FileLink:
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 1.0
-"""Seconds that whoever announces something waits until it is said."""
+"""Maximum seconds that `announce` waits until the announcement is sent."""
 
 Told = Callable[[Sequence[str]], None]
-"""Told the names that some news is about; none: everything."""
+"""Called with the names that a change concerns; an empty sequence means everything."""
 
 
 class Link(Protocol):
-    """The way to other gateways."""
+    """A connection to the other gateways."""
 
     def is_current(self) -> bool:
-        """Whether everything that others said until now was heard."""
+        """Whether every announcement made until now was received."""
         ...
 
     async def send(self, bodies: Sequence[str]) -> None:
-        """Raises a CatalogError if others will not hear it."""
+        """Send announcements; raises a CatalogError if other gateways will not receive them."""
         ...
 
     async def run(self) -> None:
-        """Hear the others until cancelled."""
+        """Receive announcements until cancelled."""
         ...
 
 
 class OtherGateways:
-    """What this gateway says and hears. Without a database, or started by nobody, it is alone."""
+    """Sends and receives the announcements of one gateway. Without a database, there are no other gateways; before
+    `start`, nothing is sent or received.
+    """
 
     def __init__(self, place: Path | str | None, stored: Callable[[], Awaitable[StoredAnnouncements | None]]) -> None:
         self._place = place
@@ -147,7 +149,7 @@ class OtherGateways:
         self._tasks = BackgroundTasks(logger, "Other gateways are not heard any more")
 
     def listen(self, news: ChangeKind, told: Told) -> None:
-        """Call it with what other gateways announce."""
+        """Register a function that is called with other gateways' announcements of a kind."""
         self._told[news].append(told)
 
     def start(self) -> None:
@@ -158,11 +160,11 @@ class OtherGateways:
         await self._tasks.close()
 
     def is_current(self) -> bool:
-        """Whether what others did until now is known; always, if there can be no others."""
+        """Whether all changes by other gateways are known; always true if there can be no other gateways."""
         return self._place is None or (self._link is not None and self._link.is_current())
 
     async def announce(self, news: ChangeKind, *names: str) -> None:
-        """Say it to the others; returns when it is said, or after a moment."""
+        """Announce a change to the other gateways; returns once it is sent, or after `_PATIENCE`."""
         if self._link is None:
             self._missed |= {news} if self._place is not None else set()
             return
@@ -172,7 +174,7 @@ class OtherGateways:
         await asyncio.wait({self._sending}, timeout=_PATIENCE)
 
     async def _send(self, link: Link) -> None:
-        """All that was announced meanwhile goes together, so that many writes cost few messages."""
+        """Send all waiting announcements together, so many writes cost few messages."""
         while self._unsaid:
             unsaid, self._unsaid = self._unsaid, {}
             bodies = [
@@ -202,7 +204,9 @@ class OtherGateways:
             told(said.names)
 
     def _reconnected(self) -> None:
-        """What others said meanwhile is lost, and what was to be said to them: either is about everything."""
+        """Treat announcements lost in both directions as changes of everything: call all listeners, and announce the
+        kinds that could not be sent.
+        """
         for listeners in self._told.values():
             for told in listeners:
                 told(())

@@ -1,4 +1,4 @@
-"""Reads and writes of the audit: rows are added, read, and deleted by age; nothing changes one.
+"""Reads and writes the audit: rows are added, read, and deleted by age, but never changed.
 
 Written in the background and by commands, read by the command `audit` and the dashboard; no request waits for it.
 """
@@ -30,7 +30,7 @@ _PURPOSE = b"hashes of the audit"
 
 @dataclass(frozen=True)
 class AuditQuery:
-    """Which entries are wanted. Moments are seconds since 1970; `caller` and `tool` are globs."""
+    """Selects entries. Times are seconds since 1970; `caller` and `tool` are globs."""
 
     since: float = 0.0
     until: float | None = None
@@ -39,17 +39,17 @@ class AuditQuery:
     server: str | None = None
     decision: str | None = None
     limit: int = 100
-    """The newest of them."""
+    """Maximum entries; the newest are returned."""
     most_read: int | None = None
-    """Rows that are looked at; None: as many as it takes."""
+    """Maximum rows that are examined; None means no maximum."""
 
     def matches(self, entry: AuditEntry) -> bool:
-        """Whether the patterns fit; the database compares only roughly."""
+        """Whether the globs match an entry; the database compares only roughly."""
         return fnmatch.fnmatchcase(entry.caller, self.caller) and fnmatch.fnmatchcase(entry.tool, self.tool)
 
 
 class ActiveCaller(NamedTuple):
-    """What one caller did in a while."""
+    """A summary of what one caller did recently."""
 
     caller: str
     tenant: str
@@ -62,18 +62,18 @@ class StoredAudit(Transactions):
     """The entries in the catalog database."""
 
     async def write(self, entries: Sequence[AuditEntry]) -> None:
-        """Writes all or none."""
+        """Write all entries or none."""
         await self._database.revive()
         await self._write_all([(_insertion(self._database.engine.dialect), [_row(entry) for entry in entries])])
 
     async def read(self, query: AuditQuery) -> list[AuditEntry]:
-        """The newest entries that fit, oldest first."""
+        """The newest matching entries, oldest first."""
         found: list[AuditEntry] = []
         conditions = list(_conditions(query))
         before: ColumnElement[bool] | None = None
         looked_at = 0
         async with self._reading() as connection:
-            # Page by page, so other queries wait for one page, not for all.
+            # Page by page, so other queries wait for one page only.
             while len(found) < query.limit:
                 wanted = conditions if before is None else [*conditions, before]
                 newest = select(audit).where(*wanted).order_by(audit.c.at_ms.desc(), audit.c.id.desc()).limit(_PAGE)
@@ -87,7 +87,7 @@ class StoredAudit(Transactions):
         return found[: query.limit][::-1]
 
     async def active_callers(self, since: float, most_read: int, most: int) -> list[ActiveCaller]:
-        """Who did something lately, the latest first: of the newest rows, and not more callers than that."""
+        """The recently active callers, most recent first: at most `most`, found in the newest `most_read` rows."""
         recent = (
             select(audit.c.caller, audit.c.tenant, audit.c.decision, audit.c.outcome, audit.c.at_ms)
             .where(audit.c.at_ms >= milliseconds(since))
@@ -107,7 +107,7 @@ class StoredAudit(Transactions):
             return [ActiveCaller(*map(_plain, row)) for row in await connection.execute(wanted)]
 
     async def forget(self, before: float) -> int:
-        """Delete entries older than a moment; returns how many."""
+        """Delete entries older than `before`; returns how many."""
         return await self._forget(audit, before)
 
     async def key(self) -> bytes:
@@ -129,7 +129,7 @@ def _conditions(query: AuditQuery) -> Iterator[ColumnElement[bool]]:
 
 
 def _like(glob: str) -> str:
-    """A LIKE pattern that matches whatever the glob does, and perhaps more."""
+    """A LIKE pattern that matches everything the glob matches, and perhaps more."""
     literal, bracket, _ = _storable(glob).partition("[")
     pattern = _escaped(literal).replace("*", "%").replace("?", "_")
     return f"{pattern}%" if bracket else pattern
@@ -145,16 +145,16 @@ def _insertion(dialect: Dialect) -> str:
 
 
 def _row(entry: AuditEntry) -> tuple[Any, ...]:
-    """In the order of the table's columns, which is that of an entry's fields."""
+    """The values in the order of the table's columns, which is that of an entry's fields."""
     names = "".join(entry[1:13])
     if entry.arguments is None and names.isascii() and "\0" not in names:
-        # As nearly all are; looking at each text takes as long as writing the row.
+        # The usual case; checking each text would take as long as writing the row.
         return entry
     return tuple(_storable(value) if isinstance(value, str) else value for value in entry)
 
 
 def _storable(text: str) -> str:
-    """No database stores half a character, and PostgreSQL no NUL; either may be in a name that somebody sends."""
+    """Replace what databases cannot store: half characters and, in PostgreSQL, NUL. Foreign names may have both."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -164,5 +164,5 @@ def _entry(row: Row[Any]) -> AuditEntry:
 
 
 def _plain(value: Any) -> Any:
-    """PostgreSQL sums whole numbers as decimals."""
+    """A text unchanged, a number as an int, because PostgreSQL returns sums of integers as decimals."""
     return value if isinstance(value, str) else int(value)

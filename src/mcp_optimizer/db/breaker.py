@@ -1,7 +1,8 @@
 """Bounds how long a request waits for the database: a second, and not at all while it is known not to answer.
 
-Used by whatever a request waits for. Work that takes longer is not cancelled, because a connection that is cancelled in
-the middle has to be closed, which waits for the database too; only the request stops waiting. Knows no query.
+Used for all database work that a request waits for. Slower work is not cancelled, because a connection that is
+cancelled in the middle must be closed, which waits for the database too; only the request stops waiting. Knows no
+queries.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ PATIENCE = 1.0
 """Seconds that a request waits for the database."""
 
 _LOOKS = 20
-"""How often it looks in that time. A look that comes late counts as one: then it is our own event loop that was busy,
-and a database that answered meanwhile has not been heard yet.
+"""How many steps the wait is divided into. A step that ends late counts as one step: then the gateway's own event loop
+was busy, and an answer of the database may not have been received yet.
 """
 
 _START_PATIENCE = 10.0
-"""Seconds that a request waits for the first attempt to open it, which loads libraries and may migrate."""
+"""Seconds that a request waits for the first attempt to open the database, which loads libraries and may migrate."""
 
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
@@ -38,12 +39,12 @@ _AWAY = "the database does not answer"
 
 
 async def _nothing() -> None:
-    """Without a probe, the next request is one; what is not opened need not be waited for."""
+    """The default for both: without a probe, the next request is the probe; without `opened`, there is no wait."""
 
 
 class Breaker:
-    """Says whether a database answers. `probe` raises a CatalogError if it does not; `opened` returns when the first
-    attempt to open it is over.
+    """Lets requests use the database only while it answers. `probe` raises a CatalogError if it does not; `opened`
+    returns when the first attempt to open it is over.
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the database did not answer in time and has not answered a probe since."""
+        """Whether the database failed to answer in time and has not answered a probe since."""
         return self._is_open
 
     async def within(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What the work returns; raises CatalogError if it fails, takes too long, or would have to wait for long."""
+        """The result of the work; raises CatalogError if it fails, takes too long, or the breaker is open."""
         if self._is_open:
             raise CatalogError(_AWAY)
         with contextlib.suppress(TimeoutError):
@@ -85,14 +86,16 @@ class Breaker:
         raise CatalogError(f"{_AWAY} within {self._patience:g} s")
 
     async def begun(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The same for what has to be written: it is begun in any case, and goes on when nobody waits any more."""
+        """The same for writes that must be made: the work is always started, and continues after the request stops
+        waiting.
+        """
         if not self._is_open:
             return await self.within(work)
         self._work.spawn(work())
         raise CatalogError(_AWAY)
 
     async def close(self) -> None:
-        """Wait briefly for what is under way: a connection that is cancelled while it is being made is lost."""
+        """Wait briefly for work in progress, because a connection cancelled while it is being opened is lost."""
         self._probing.cancel()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._work.settled(), self._patience)

@@ -1,8 +1,8 @@
-"""Reads and writes of the catalog: servers, their tools and other lists, and each definition's cost and vector.
+"""Reads and writes the catalog: servers, their tools and other lists, and each definition's cost and vector.
 
-Called by ingestion in the background; no request waits for it. Every writing method is one transaction, so a kill at
-any moment leaves all of it or nothing. On PostgreSQL, an advisory lock lets one gateway at a time embed; the lock
-belongs to a connection, so it is free as soon as its gateway is gone.
+Called by ingestion in the background; no request waits for it. Every writing method is one transaction, so a kill
+leaves all of a write or nothing. On PostgreSQL, an advisory lock lets one gateway at a time embed; the lock belongs to
+a connection, so it is free as soon as its gateway is gone.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.database import Database
 
 _EMBEDDING = 0x6D63706F656D6264
-"""The number of the lock; nothing else in the database has it."""
+"""The number of the advisory lock, unique in the database."""
 
 
 @dataclass(frozen=True)
 class EmbeddingTurn:
-    """The right to go on, until it is released."""
+    """The right to embed, until it is released."""
 
     connection: AsyncConnection | None = None
 
     async def release(self) -> None:
-        """Never raises: whatever is wrong with the connection frees the lock too."""
+        """Release the lock. Never raises, because a broken connection frees the lock too."""
         if self.connection is None:
             return
         with contextlib.suppress(SQLAlchemyError, OSError):
@@ -77,7 +77,7 @@ class Catalog(Transactions):
     """Servers, tools and definitions in the catalog database."""
 
     async def revive(self) -> None:
-        """Before writing: create a new file if the old one was deleted meanwhile."""
+        """Create a new file if the old one was deleted meanwhile; call it before writing."""
         await self._database.revive()
 
     async def embedding_turn(self) -> EmbeddingTurn | None:
@@ -85,7 +85,7 @@ class Catalog(Transactions):
         return await embedding_turn(self._database)
 
     async def token_counts(self, hashes: Iterable[str], encoding: str) -> dict[str, int]:
-        """The stored counts of these definitions; missing ones were never counted."""
+        """The stored counts of these definitions; definitions never counted are missing."""
         found: dict[str, int] = {}
         columns = (definition_tokens.c.definition_hash, definition_tokens.c.token_count)
         async with self._reading() as connection:
@@ -127,16 +127,16 @@ class Catalog(Transactions):
             return str((await connection.execute(statement)).scalar_one())
 
     async def replace_tools(self, mcpserver_id: str, rows: Sequence[ToolRow]) -> int:
-        """Make the server's tools exactly these, without touching unchanged rows. Returns how many changed."""
+        """Make the server's tools exactly these, without touching unchanged rows. Returns how many rows changed."""
         async with self._writing(alone=True) as connection:
             columns = (tool.c.id, tool.c.definition_hash, tool.c.token_count, tool.c.vector_key)
             query = select(*columns).where(tool.c.mcpserver_id == mcpserver_id)
-            # Includes the count: another encoding, or a count that failed before, changes the row.
+            # The key includes the count: another encoding, or an earlier failure to count, changes the row.
             known = {(row[1], row[2]): row for row in await connection.execute(query)}
             wanted = {(row.definition.definition_hash, row.token_count): row for row in rows}
             gone = [known[key].id for key in known.keys() - wanted.keys()]
             new = [wanted[key] for key in wanted if key not in known]
-            # What the server file says of a server is part of the key, and older gateways leave the key out.
+            # The vector key depends on the server's description in the server file, and older gateways do not write it.
             moved = [
                 {"moved": known[key].id, "to": wanted[key].vector_key}
                 for key in known.keys() & wanted.keys()
@@ -156,7 +156,7 @@ class Catalog(Transactions):
             return [McpServer.model_validate(dict(row._mapping)) for row in rows]
 
     async def tools(self, mcpserver_id: str, encoder: str | None = None) -> list[Tool]:
-        """A server's tools with their embeddings: by this encoder, or by the only one that has embedded them."""
+        """A server's tools with their embeddings by this encoder, or by the only one that embedded them if None."""
         async with self._reading() as connection:
             rows = (await connection.execute(select(tool).where(tool.c.mcpserver_id == mcpserver_id))).all()
             vectors = await _vectors(connection, {row.vector_key for row in rows if row.vector_key}, encoder)
@@ -164,7 +164,7 @@ class Catalog(Transactions):
         return sorted(found, key=lambda one: one.details.name)
 
     async def listed(self, servers: Mapping[str, str]) -> dict[str, list[str]]:
-        """The tools that servers listed last, as JSON, by the servers' names; asked for by names and fingerprints."""
+        """The tools that servers listed last, as JSON, by server name. `servers` maps names to fingerprints."""
         found: dict[str, list[str]] = {}
         columns = (mcpserver.c.name, mcpserver.c.fingerprint, tool.c.details)
         async with self._reading() as connection:
@@ -176,7 +176,7 @@ class Catalog(Transactions):
         return found
 
     async def save_lists(self, mcpserver_id: str, lists: Mapping[str, str | None]) -> None:
-        """What else a server lists, by kind, as JSON; None deletes what it listed before."""
+        """Store a server's other lists by kind, as JSON; None deletes the stored list."""
         rows = [
             {"mcpserver_id": mcpserver_id, "kind": kind, "entries": entries}
             for kind, entries in sorted(lists.items())
@@ -193,16 +193,20 @@ class Catalog(Transactions):
                 of_server = server_list.c.mcpserver_id == mcpserver_id
                 await connection.execute(delete(server_list).where(of_server, server_list.c.kind.in_(gone)))
 
-    async def lists(self, servers: Mapping[str, str]) -> dict[str, dict[str, str]]:
-        """What else servers listed last, as JSON, by their names and by kind; asked for by names and fingerprints."""
+    async def lists(self, servers: Mapping[str, str], kind: str | None = None) -> dict[str, dict[str, str]]:
+        """What else servers listed last, as JSON, by their names and by kind; asked for by names and fingerprints, and
+        by the kind, if not all are wanted.
+        """
         found: dict[str, dict[str, str]] = {}
         columns = (mcpserver.c.name, mcpserver.c.fingerprint, server_list.c.kind, server_list.c.entries)
         async with self._reading() as connection:
             for chunk in chunks(servers):
-                of_these = server_list.c.mcpserver_id == mcpserver.c.id, mcpserver.c.name.in_(chunk)
-                for name, fingerprint, kind, entries in await connection.execute(select(*columns).where(*of_these)):
+                of_these = [server_list.c.mcpserver_id == mcpserver.c.id, mcpserver.c.name.in_(chunk)]
+                if kind is not None:
+                    of_these.append(server_list.c.kind == kind)
+                for name, fingerprint, one, entries in await connection.execute(select(*columns).where(*of_these)):
                     if servers[name] == fingerprint:
-                        found.setdefault(name, {})[kind] = entries
+                        found.setdefault(name, {})[one] = entries
         return found
 
     async def update_tool(self, tool_id: str, changes: ToolUpdateDetails, counter: TokenCounter) -> None:
@@ -215,7 +219,7 @@ class Catalog(Transactions):
             values["definition_hash"] = changes.details.definition_hash
             values["token_count"] = counter.count_tool_tokens(changes.details)
         if changes.details is not None or changes.mcpserver_id is not None:
-            # The encoder read the old details and the name of the old server.
+            # The old vector was made from the old details and the old server's name.
             values |= {"vector_key": None, "details_embedding": b""}
         if changes.details_embedding is not None:
             values["details_embedding"] = _blob(changes.details_embedding)
@@ -256,7 +260,7 @@ async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Se
 
 
 async def _vectors(connection: AsyncConnection, keys: Iterable[str], encoder: str | None) -> dict[str, bytes]:
-    """Vectors by key. Without an encoder, those that only one has made: vectors of two must not be compared."""
+    """Vectors by key. Without an encoder, only vectors that a single encoder made: those of two cannot be compared."""
     found: dict[str, bytes] = {}
     columns = (definition_vector.c.definition_hash, definition_vector.c.vector)
     for chunk in chunks(keys):

@@ -1,6 +1,6 @@
-"""Reads and writes of API keys, and of sign-ins on the dashboard. A row has only a hash of a secret.
+"""Reads and writes API keys and sign-ins on the dashboard. A row has only a hash of a secret.
 
-A sign-in that one process made holds in all of them, and ends in all.
+A sign-in made by one process is valid in all processes on the database, and ends in all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeysMark(NamedTuple):
 
 
 class StoredKeys(Transactions):
-    """All keys ever made; revoked and expired ones stay, so that people can see what became of them."""
+    """All keys ever made; revoked and expired ones stay, so people can see what became of them."""
 
     async def mark(self) -> KeysMark:
         table = api_key
@@ -38,24 +38,24 @@ class StoredKeys(Transactions):
         return KeysMark(count, created or 0, revoked)
 
     async def living(self, now_ms: int) -> list[ApiKey]:
-        """The keys that open something now, by name."""
+        """The keys that are valid now, by name."""
         return await self._read(_is_living(now_ms))
 
     async def all(self) -> list[ApiKey]:
-        """Every key, by name, the newest of a name last."""
+        """Every key, by name; keys of the same name oldest first."""
         return await self._read()
 
     async def living_named(self, name: str, now_ms: int) -> ApiKey | None:
-        """The living key of a name."""
+        """The valid key of a name."""
         return next(iter(await self._read(_is_living(now_ms), api_key.c.name == name)), None)
 
     async def latest(self, most: int, now_ms: int) -> list[ApiKey]:
-        """At most so many keys: those that live, then those that ended, of each the newest first."""
+        """At most `most` keys: valid ones, then revoked and expired ones, the newest of each first."""
         order = (case((_is_living(now_ms), 0), else_=1), api_key.c.created_at_ms.desc(), api_key.c.id)
         return await self._read(order=order, most=most)
 
     async def add(self, key: ApiKey, most: int) -> str:
-        """Write a new key; if that cannot be, nothing is written, and this is why: "name" or "many"."""
+        """Write a new key and return ""; or write nothing and return why: "name" (taken) or "many" (too many)."""
         living = _is_living(key.created_at_ms)
         async with self._writing(alone=True) as connection:
             named = select(api_key.c.id).where(living, api_key.c.name == key.name)
@@ -69,7 +69,7 @@ class StoredKeys(Transactions):
         return ""
 
     async def revoke(self, name: str, now_ms: int) -> bool:
-        """Whether there was a living key of this name."""
+        """Revoke the valid key of a name; returns whether there was one."""
         ending = update(api_key).where(_is_living(now_ms), api_key.c.name == name).values(revoked_at_ms=now_ms)
         async with self._writing(alone=True) as connection:
             found = (await connection.execute(ending.returning(api_key.c.id))).first()
@@ -77,7 +77,7 @@ class StoredKeys(Transactions):
         return found is not None
 
     async def revoke_id(self, key_id: str, now_ms: int) -> str | None:
-        """The name of the key that ends with this; None if there is no living key with the id."""
+        """Revoke a key by its id and return its name; None if no valid key has the id."""
         ending = update(api_key).where(_is_living(now_ms), api_key.c.id == key_id).values(revoked_at_ms=now_ms)
         async with self._writing(alone=True) as connection:
             found = (await connection.execute(ending.returning(api_key.c.name))).first()
@@ -85,7 +85,7 @@ class StoredKeys(Transactions):
         return None if found is None else str(found.name)
 
     async def write_used(self, used: Mapping[str, int]) -> None:
-        """When keys were last used, by id."""
+        """Store when keys were last used, by id."""
         async with self._writing() as connection:
             for key_id, at_ms in sorted(used.items()):
                 await connection.execute(update(api_key).where(api_key.c.id == key_id).values(used_at_ms=at_ms))
@@ -129,10 +129,12 @@ def _key(row: Mapping[Any, Any]) -> ApiKey:
 
 
 class StoredSignIns(Transactions):
-    """The sign-ins that still hold, by the hash of what the browser keeps."""
+    """The valid sign-ins, by the hash of the value that the browser keeps."""
 
     async def add(self, digest: bytes, one: SignIn, most: int, now: float) -> None:
-        """Remember a sign-in, and at most so many like it: with the same key, or with none."""
+        """Store a sign-in, and keep at most `most` like it: of the same kind, and bound to the same key or to none.
+        Sign-ins on the dashboard are alike whatever they are bound to.
+        """
         like_it = and_(sign_in.c.kind == one.kind.value, sign_in.c.bound_to == one.bound_to)
         if one.kind is SignInKind.DASHBOARD:
             like_it = sign_in.c.kind == one.kind.value
@@ -156,7 +158,7 @@ class StoredSignIns(Transactions):
         return None if row is None else _sign_in(row)
 
     async def end(self, digest: bytes, now: float) -> SignIn | None:
-        """Forget one, and return it if it still held. Of several who end the same one, one is given it."""
+        """Delete a sign-in and return it if it was still valid. If several processes end it, only one gets it."""
         gone = delete(sign_in).where(sign_in.c.digest == digest).returning(sign_in)
         async with self._writing() as connection:
             row = (await connection.execute(gone)).first()

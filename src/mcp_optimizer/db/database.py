@@ -1,8 +1,9 @@
-"""Opens the catalog: in PostgreSQL, or a SQLite file that is created, migrated, checked, and rebuilt if unusable.
+"""Opens the catalog: in PostgreSQL, or in a SQLite file that is created, migrated, checked, and rebuilt if unusable.
 
-The file is disposable: the next start computes everything in it again. A file that is damaged, not ours, or made before
-the first release is moved aside, never repaired and never deleted. Called by the composition root; knows nothing of
-tools.
+A gateway can start with a new file: servers and tools are read again, but pins, keys, secrets, scripts and history are
+in the old one. So a file that is damaged, belongs to another program, or was made before the first release is moved
+aside, never repaired and never deleted. Called by `storage` and by commands that run without a gateway; knows nothing
+of tools.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 logger = logging.getLogger(__name__)
 
 _SMALLEST = 512
-"""Bytes of the smallest page of SQLite, and so of the smallest database that is not empty."""
+"""Bytes of SQLite's smallest page, and so of the smallest database that is not empty."""
 _BUSY_TIMEOUT_MS = 5_000
 _WAIT = 0.01
 _WAITS_FOR_THE_LAST = 100
@@ -45,7 +46,7 @@ _FOREIGN = "belongs to another program"
 
 
 def _openings() -> BackgroundTasks:
-    # Whoever waits is told why it failed.
+    # The caller that waits for the connection gets these errors, so they are not logged.
     return BackgroundTasks(logger, "connection not opened", expected=(SQLAlchemyError, OSError))
 
 
@@ -53,7 +54,7 @@ def _openings() -> BackgroundTasks:
 class Database:
     """An open catalog database, and its file, if it has one.
 
-    `turn` is held while writing. SQLite has one writer at a time; a writer that waited inside SQLite would hold a
+    `turn` is held while writing. SQLite allows one writer at a time; a writer that waited inside SQLite would hold a
     thread and a connection, and sleep up to a tenth of a second too long.
     """
 
@@ -61,13 +62,14 @@ class Database:
     path: Path | None
     turn: AbstractAsyncContextManager[Any] = field(default_factory=asyncio.Lock)
     writer: FileWriter | None = None
-    """The quicker way to write, where there is a file."""
+    """The faster way to write to a file; None for other databases."""
     _opening: BackgroundTasks = field(default_factory=_openings)
-    """Connections that are being opened, and given back where nobody waits for them any more."""
+    """Connections that are being opened, or closed because their users were cancelled."""
 
     async def connected(self, **options: Any) -> AsyncConnection:
-        """A new connection. It is opened whole even if its user is cancelled meanwhile: SQLAlchemy would lose one that
-        is cancelled between the pool and its options, and PostgreSQL would keep it until the next garbage collection.
+        """Open a connection. Opening is completed even if the caller is cancelled meanwhile: SQLAlchemy would lose a
+        connection cancelled between the pool and its options, and PostgreSQL would keep it until the next garbage
+        collection.
         """
         opening = self._opening.spawn(self.engine.execution_options(**options).connect().start())
         try:
@@ -80,7 +82,8 @@ class Database:
         """Create a new file if this one was deleted; SQLite itself would continue writing to the deleted file."""
         if self.path is None or self.path.exists():
             return
-        # In turn, because a connection that is writing would not be closed, and another writer may have done it by now.
+        # Take the turn, because a connection that is writing would not be closed; and check again, because another
+        # writer may have created the file meanwhile.
         async with self.turn:
             if self.path.exists():
                 return
@@ -91,7 +94,7 @@ class Database:
             await asyncio.to_thread(prepare_file, self.path)
 
     async def close(self) -> None:
-        """Close all connections. Whoever was cancelled while using one gives it back first, or it would be lost."""
+        """Close all connections. Waits briefly for cancelled users to return theirs, which would be lost otherwise."""
         pool = self.engine.pool
         for _ in range(_WAITS_FOR_THE_LAST):
             if not self._opening and not (isinstance(pool, QueuePool) and pool.checkedout()):
@@ -108,7 +111,7 @@ async def _give_back(opening: asyncio.Future[AsyncConnection]) -> None:
 
 
 async def open_database(place: Path | str | None) -> Database:
-    """Open the file or the PostgreSQL database (by URL) at `place`, or a database in memory for None."""
+    """Open the file or the PostgreSQL database (a URL) at `place`, or a database in memory for None."""
     if place is None:
         return await _open_in_memory()
     if isinstance(place, str):
@@ -124,7 +127,7 @@ async def open_database(place: Path | str | None) -> Database:
 
 
 async def _open_in_memory() -> Database:
-    # One connection is the database, so users take turns.
+    # The database exists only in its one connection, so users take turns.
     engine = create_async_engine(
         "sqlite+aiosqlite:///:memory:", poolclass=AsyncAdaptedQueuePool, pool_size=1, max_overflow=0
     )
@@ -165,7 +168,7 @@ def prepare_file(path: Path) -> None:
 
 
 def _keep_private(path: Path) -> None:
-    """Makes the file, SQLite's files next to it, and our own folder readable only by their owner."""
+    """Make the file, SQLite's files next to it, and our own folder readable only by their owner."""
     try:
         make_file(path)
     except OSError as error:
@@ -178,11 +181,11 @@ def _keep_private(path: Path) -> None:
 
 
 def _why_unusable(path: Path) -> str:
-    """Why the file cannot be our catalog; empty if it can, or if there is none yet."""
+    """Why the file cannot be our catalog; empty if it can or does not exist yet."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
-    # Not read by us: closing it would end the locks of whoever has it open in this process, after which another process
-    # takes itself for the last one and deletes the log that is still written.
+    # Do not read the file without SQLite: closing it would release all locks that this process holds on it, and another
+    # process would take itself for the last user and delete the log that is still being written.
     if path.is_file() and path.stat().st_size < _SMALLEST:
         # SQLite would take a file of one byte for an empty database and overwrite it.
         return "is damaged or not a SQLite file"
@@ -200,7 +203,7 @@ def _why_unusable(path: Path) -> str:
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
-        # A busy or unreadable file says nothing about its content; opening it will tell.
+        # A busy or unreadable file may be fine; opening it will show.
         logger.debug("catalog check skipped: %s", error)
         return ""
     except sqlite3.DatabaseError:
@@ -209,7 +212,7 @@ def _why_unusable(path: Path) -> str:
 
 
 def _revision(connection: sqlite3.Connection) -> str:
-    """The schema of our file; empty if it has none yet."""
+    """The schema revision of the file; empty if it has none yet."""
     has_one = "SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'"
     found = connection.execute(ITS_REVISION).fetchone() if connection.execute(has_one).fetchone()[0] else None
     return str(found[0]) if found else ""
@@ -219,7 +222,7 @@ def _set_aside(path: Path) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     kept = path.with_name(f"{path.name}.unusable-{stamp}-{uuid.uuid4().hex[:6]}")
     path.rename(kept)
-    # The write-ahead log belongs to the file and is found by the file's name.
+    # SQLite finds the write-ahead log by the file's name, so it must be renamed too.
     for suffix in _BESIDE:
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
@@ -227,11 +230,11 @@ def _set_aside(path: Path) -> Path:
 
 
 def _set_pragmas(engine: Engine) -> None:
-    """WAL, so several gateways can share the file, and transactions that take the write lock at once."""
+    """Use WAL, so several gateways can share the file, and transactions that take the write lock when they begin."""
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: Any) -> None:
-        # The driver's implicit BEGIN would start a read transaction that cannot always be upgraded.
+        # The driver's implicit BEGIN would start a read transaction, which cannot always be upgraded to a writing one.
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")

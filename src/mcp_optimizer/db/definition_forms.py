@@ -1,6 +1,6 @@
-"""Reads and writes of what is derived from definitions: compressed forms, written descriptions, shapes of results.
+"""Reads and writes data about definitions, by their hash: compressed forms, written descriptions, shapes of results.
 
-In the background; no request waits for it. Stored by the hash of the definition; all of it can be computed again.
+Called in the background; no request waits for it. All of it can be made again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class StoredForms(Transactions):
     """The forms of definitions in the catalog database, by hash."""
 
     async def read(self, hashes: Iterable[str], kind: str) -> list[DefinitionForm]:
-        """What is stored for these definitions; missing ones were never made."""
+        """The stored forms of these definitions; forms never made are missing."""
         found: list[DefinitionForm] = []
         table = definition_form
         columns = (table.c.definition_hash, table.c.definition, table.c.token_count, table.c.groups)
         async with self._reading() as connection:
             if (await connection.execute(select(table.c.kind).where(table.c.kind == kind).limit(1))).first() is None:
-                # The first start: no need to look up thousands of hashes.
+                # As at the first start: no need to look up thousands of hashes.
                 return []
             for chunk in chunks(hashes):
                 query = select(*columns).where(table.c.kind == kind, table.c.definition_hash.in_(chunk))
@@ -34,7 +34,7 @@ class StoredForms(Transactions):
         return found
 
     async def write(self, forms: Sequence[DefinitionForm], kind: str) -> None:
-        """Writes all or none. Forms from an older compression are deleted."""
+        """Write all forms or none. Forms from another version of the compression are deleted."""
         version = kind.partition("/")[0]
         async with self._writing(alone=True) as connection:
             await connection.execute(delete(definition_form).where(definition_form.c.kind.not_like(f"{version}/%")))
@@ -72,7 +72,7 @@ def _row(form: DefinitionForm, kind: str) -> dict[str, Any]:
 
 
 class StoredShapes(Transactions):
-    """How many results each shape was learned from, and the shape as text."""
+    """Shapes of results as text, each with the number of results it was learned from."""
 
     async def read(self, most: int) -> dict[str, tuple[int, str]]:
         """The newest shapes, oldest first."""
@@ -83,7 +83,7 @@ class StoredShapes(Transactions):
         return {row.definition_hash: (row.results, row.shape) for row in reversed(rows)}
 
     async def write(self, shapes: Mapping[str, tuple[int, str]], most: int) -> None:
-        """These shapes as they are now; beyond `most`, the oldest are forgotten."""
+        """Insert or replace these shapes; beyond `most`, the oldest are deleted."""
         table, now = result_shape, time.time_ns() // 1_000_000
         rows = [
             {"definition_hash": key, "results": results, "shape": shape, "at_ms": now}

@@ -1,7 +1,7 @@
-"""Rows that gateways on one database keep for each other: announcements, which gateways run, which sessions ended.
+"""Rows that gateways on one database write for each other: announcements, running gateways, ended sessions.
 
-An announcement is made in the transaction that changes something, so it is heard if and only if the change is made,
-whether by a gateway or by a command. PostgreSQL needs no rows for that: it has NOTIFY.
+An announcement is part of the transaction that makes the change, so it is received if and only if the change is made,
+whether by a gateway or by a command. PostgreSQL needs no rows for announcements: it has NOTIFY.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 from mcp_optimizer.domain.gateways import Announcement, ChangeKind, PeerGateway
 
 CHANNEL = "mcp_optimizer"
-"""Of PostgreSQL's LISTEN and NOTIFY."""
+"""The channel of PostgreSQL's LISTEN and NOTIFY."""
 
 _KEPT_MS = 60_000
-"""Milliseconds for which an announcement is kept: every gateway reads many times a minute."""
+"""Milliseconds for which an announcement is kept; every gateway reads many times a minute."""
 
 
 class StoredAnnouncements(Transactions):
-    """The announcements in the file."""
+    """The announcements in a SQLite file."""
 
     async def add(self, bodies: Sequence[str]) -> None:
         async with self._writing() as connection:
@@ -33,7 +33,7 @@ class StoredAnnouncements(Transactions):
 
 
 async def announce(connection: AsyncConnection, news: ChangeKind, *names: str) -> None:
-    """Tell all gateways, this one too, as soon as this transaction is committed."""
+    """Announce a change to all gateways, including this one, when this transaction is committed."""
     body = Announcement("", news, names).written()
     if connection.dialect.name == "postgresql":
         await connection.execute(select(func.pg_notify(CHANNEL, body)))
@@ -48,14 +48,14 @@ async def _write(connection: AsyncConnection, bodies: Sequence[str]) -> None:
 
 
 _FORGOTTEN_AFTER_MS = 86_400_000
-"""Rows of gateways that were killed."""
+"""Milliseconds after which the row of a gateway that was killed is deleted."""
 
 
 class GatewayRows(Transactions):
-    """The gateways, and the sessions that clients ended."""
+    """The running gateways, and the sessions that clients ended."""
 
     async def seen(self, one: PeerGateway, now_ms: int) -> None:
-        """This gateway lives."""
+        """Record that a gateway is running."""
         row = {**asdict(one), "seen_at_ms": now_ms}
         async with self._writing() as connection:
             statement = upsert(connection, gateway).values(row)
@@ -64,7 +64,7 @@ class GatewayRows(Transactions):
             await connection.execute(delete(gateway).where(gateway.c.seen_at_ms < now_ms - _FORGOTTEN_AFTER_MS))
 
     async def living(self, since_ms: int) -> list[PeerGateway]:
-        """Those that were seen since a moment, by the time of their start."""
+        """The gateways seen since `since_ms`, ordered by start."""
         columns = gateway.c
         wanted = (
             select(columns.id, columns.address, columns.version, columns.started_at_ms)
@@ -75,12 +75,12 @@ class GatewayRows(Transactions):
             return [PeerGateway(*row) for row in await connection.execute(wanted)]
 
     async def leave(self, gateway_id: str) -> None:
-        """This gateway stops."""
+        """Delete the row of a gateway that stops."""
         async with self._writing() as connection:
             await connection.execute(delete(gateway).where(gateway.c.id == gateway_id))
 
     async def end_session(self, session_hash: str, until_ms: int, now_ms: int) -> None:
-        """No gateway opens this session again."""
+        """Record that a session was ended, so no gateway opens it again."""
         row = {"hash": session_hash, "until_ms": until_ms}
         async with self._writing() as connection:
             await connection.execute(upsert(connection, ended_session).values(row).on_conflict_do_nothing())
@@ -93,7 +93,7 @@ class GatewayRows(Transactions):
             return (await connection.execute(wanted)).first() is not None
 
     async def ended_among(self, hashes: Iterable[str]) -> set[str]:
-        """Those of sessions that were ended."""
+        """The hashes that belong to ended sessions."""
         found: set[str] = set()
         async with self._reading() as connection:
             for chunk in chunks(hashes):

@@ -1,4 +1,4 @@
-"""Reads and writes of the history: events, in the order in which they happened.
+"""Reads and writes the history: events, in the order in which they happened.
 
 Written by the recorder in the background, read by reports; no request waits for it.
 """
@@ -24,9 +24,9 @@ _PAGE = 2_000
 
 
 class History(Transactions):
-    """The events in the catalog database, which gateways of several server files may share.
+    """The events in the catalog database, which gateways with different server files may share.
 
-    Reads those of one configuration, and those that name none; all of them, if no configuration is given.
+    Reads the events of one configuration and those that name none; without a configuration, all events.
     """
 
     def __init__(self, database: Database, configuration: str | None = None) -> None:
@@ -34,18 +34,18 @@ class History(Transactions):
         self._configuration = configuration
 
     async def write(self, events: Sequence[Event]) -> None:
-        """Writes all or none."""
+        """Write all events or none."""
         await self._database.revive()
-        # Bound by hand: the library's own binding takes three times as long per row.
+        # Values are bound here, because SQLAlchemy's own binding takes three times as long per row.
         await self._write_all([(_insertion(self._database.engine.dialect), [_row(one) for one in events])])
 
     async def read(self, since: float = 0.0, newest: int | None = None) -> list[Event]:
-        """Events since a moment, oldest first; only the newest, if a number is given."""
+        """Events since `since`, oldest first; with `newest`, only that many of the newest."""
         found: list[Event] = []
         before: int | None = None
         wanted = newest
         async with self._reading() as connection:
-            # Page by page, so other queries wait for one page, not for all.
+            # Page by page, so other queries wait for one page only.
             while wanted is None or wanted > 0:
                 query = select(event).where(event.c.at_ms >= milliseconds(since), self._is_own())
                 query = query if before is None else query.where(event.c.id < before)
@@ -70,7 +70,7 @@ class History(Transactions):
             return {(row[0], row[1]): row[2] for row in await connection.execute(query)}
 
     async def others(self, since: float = 0.0) -> int:
-        """How many events other configurations have."""
+        """The number of events of other configurations."""
         query = select(func.count()).where(event.c.at_ms >= milliseconds(since), ~self._is_own())
         async with self._reading() as connection:
             return int((await connection.execute(query)).scalar() or 0)
@@ -79,7 +79,7 @@ class History(Transactions):
         return true() if self._configuration is None else event.c.configuration.in_([self._configuration, ""])
 
     async def forget(self, before: float) -> int:
-        """Delete events older than a moment; returns how many."""
+        """Delete events older than `before`; returns how many."""
         return await self._forget(event, before)
 
 
@@ -92,11 +92,11 @@ _COLUMNS = tuple(column.name for column in event.columns if column.name != "id")
 
 
 def _row(one: Event) -> tuple[Any, ...]:
-    """In the order of the table's columns, which is that of an event's fields."""
+    """The values in the order of the table's columns, which is that of an event's fields."""
     names: tuple[str, ...] = one[2:6]
     caller = one.caller
     if "\0" in "".join(names) or "\0" in caller:
-        # PostgreSQL texts cannot contain NUL, and a hostile server may have one in a name.
+        # PostgreSQL texts cannot contain NUL, and a hostile server may put one into a name.
         names, caller = tuple(map(_without_nul, names)), _without_nul(caller)
     found = json.dumps(one.found, separators=(",", ":")) if one.found else ""
     return (

@@ -1,8 +1,8 @@
-"""Reads and writes of kept results: who may read them, and their chunks in order.
+"""Reads and writes kept results: the caller that may read each, and its chunks in order.
 
-Written beside a cut result, read by read_result. A large result is written in several transactions, so nobody waits
-long for the file; it becomes readable with the last one. Writing the same result twice changes nothing, so an attempt
-of which nobody knows how it ended can be made again.
+Written when a result is cut, read by read_result. A large result is written in several transactions, so other writers
+do not wait long for the file; it becomes readable with the last one. Writing the same result twice changes nothing, so
+an attempt with an unknown outcome can be repeated.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class KeptResults(Transactions):
     """The kept results in the catalog database."""
 
     async def write(self, result: KeptResult, chunks: Sequence[Chunk]) -> None:
-        """A complete result in one transaction."""
+        """Write a complete result in one transaction."""
         await self._database.revive()
         size = sum(chunk.size for chunk in chunks)
         about = {"pieces": result.pieces, "stored_bytes": size}
         await self._write_all([self._row(result, about), *self._chunks(result.id, chunks)])
 
     async def begin(self, result: KeptResult) -> None:
-        """Register a result; it cannot be read yet."""
+        """Register a result whose chunks follow; it cannot be read yet."""
         await self._database.revive()
         await self._write_all([self._row(result, {"pieces": 0, "stored_bytes": 0})])
 
@@ -38,13 +38,13 @@ class KeptResults(Transactions):
         await self._write_all(self._chunks(result_id, chunks))
 
     async def finish(self, result: KeptResult, stored_bytes: int) -> None:
-        """All chunks are written: the result can be read."""
+        """Make a result readable, after all its chunks are written."""
         values = {"pieces": result.pieces, "stored_bytes": stored_bytes}
         async with self._writing() as connection:
             await connection.execute(update(kept_result).where(kept_result.c.id == result.id).values(**values))
 
     async def find(self, result_id: str, caller: str) -> KeptResult | None:
-        """A result by its id, if it belongs to this caller."""
+        """Find a result by its id, if it belongs to this caller."""
         query = select(kept_result).where(
             kept_result.c.id == result_id, kept_result.c.caller == caller, kept_result.c.pieces > 0
         )
@@ -68,7 +68,7 @@ class KeptResults(Transactions):
         return None if row is None else Chunk(row.block, row.first, row.lengths, row.body)
 
     async def forget(self, older_than_seconds: float, most_bytes: int) -> None:
-        """Delete expired results, then the oldest until the rest fits; never the newest."""
+        """Delete expired results, then older ones until the rest fits, at most 900 per call; never the newest."""
         oldest = _now() - round(older_than_seconds * 1_000)
         async with self._writing(alone=True) as connection:
             await connection.execute(delete(kept_result).where(kept_result.c.at_ms < oldest))
@@ -88,7 +88,7 @@ class KeptResults(Transactions):
         return [self._rows(kept_chunk, [{"result_id": result_id, **vars(chunk)} for chunk in chunks])] if chunks else []
 
     def _rows(self, table: Table, rows: Sequence[dict[str, Any]]) -> Written:
-        # Bound by hand: with the library's own binding, a transaction takes half as long again.
+        # Values are bound here, because with SQLAlchemy's own binding a transaction takes half as long again.
         return _insertion(self._database.engine.dialect, table), [
             tuple(row[column.name] for column in table.columns) for row in rows
         ]

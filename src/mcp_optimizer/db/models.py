@@ -1,4 +1,4 @@
-"""The values of tools, importable from this path. They are defined in `domain`."""
+"""Re-exports the value classes of tools from `domain.tools`, for importers of this path."""
 
 from __future__ import annotations
 

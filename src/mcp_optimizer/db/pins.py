@@ -1,8 +1,8 @@
-"""Reads and writes of pins: what servers and tools were when they were approved, and what waits for approval.
+"""Reads and writes pins: servers and tools as they were when they were approved, and changes that wait for approval.
 
-Several gateways and the command line share them. Whoever writes reads in the same transaction, alone: of two first
-listings one is the baseline, and nothing is approved that changed meanwhile. Names are a server's own choice, so they
-are stored in a form that every database can hold.
+Several gateways and the command line share pins. Every write reads in the same transaction, as the only writer: of two
+first listings only one becomes the baseline, and nothing that changed meanwhile is approved. Servers choose names
+freely, so names are stored in a form that every database can hold.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StoredPins(Transactions):
     """The pins of all servers, by name."""
 
     async def read(self, server: str) -> Pins:
-        """All pins of a server, without the tools' definitions, which are most of it."""
+        """All pins of a server, without the tools' definitions, which are most of the data."""
         async with self._reading() as connection:
             return await _read(connection, server)
 
@@ -52,7 +52,7 @@ class StoredPins(Transactions):
             return [_unescaped(row.server) for row in found]
 
     async def marks(self, servers: Collection[str]) -> dict[str, Mark]:
-        """What changes with every approval, by server."""
+        """A mark for each server that changes with every approval."""
         found = dict.fromkeys(servers, NO_MARK)
         async with self._reading() as connection:
             for chunk in chunks(sorted(map(_escaped, servers))):
@@ -72,7 +72,7 @@ class StoredPins(Transactions):
         return found
 
     async def begin(self, server: str, pin: ServerPin, tools: Mapping[str, ToolPin]) -> Pins:
-        """Make this the baseline of a server, unless it has one. Returns what is approved then."""
+        """Make these pins the baseline of a server, unless it has one. Returns the pins approved afterwards."""
         async with self._writing(alone=True) as connection:
             known = await _read(connection, server)
             if known.approved is not None:
@@ -84,13 +84,13 @@ class StoredPins(Transactions):
         return Pins(replace(pin, at_ms=at_ms), approved)
 
     async def adopt(self, server: str, tools: Mapping[str, ToolPin]) -> None:
-        """Approve what nobody could look at before, the first time it is seen: see `seen_first`."""
+        """Approve what could not be reviewed before, the first time it is seen: see `seen_first`."""
         async with self._writing(alone=True) as connection:
             known = (await _read(connection, server)).tools
             await _put_tools(connection, server, _APPROVED, seen_first(known, tools))
 
     async def wait(self, server: str, pin: ServerPin | None, tools: Mapping[str, ToolPin]) -> None:
-        """Exactly this waits for approval now; what waited before and is the same keeps its time."""
+        """Make exactly these pins wait for approval; pins that already waited unchanged keep their time."""
         async with self._writing(alone=True) as connection:
             known = await _read(connection, server)
             await _delete_tools(connection, server, _WAITING, known.waiting_tools.keys() - tools.keys())
@@ -103,8 +103,8 @@ class StoredPins(Transactions):
                 await _put_server(connection, server, _WAITING, pin)
 
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
-        """Approve waiting tools by name, and another command or URL, each only if it is still what was looked at: its
-        version. Returns the approved names.
+        """Approve waiting tools, given by name and version, and a changed command or URL, given by `identity`; each
+        only if it is still the one that was reviewed. Returns the approved names.
         """
         async with self._writing(alone=True) as connection:
             known = await _read(connection, server, definitions=True)
@@ -122,7 +122,7 @@ class StoredPins(Transactions):
         return sorted(approved)
 
     async def reset(self, server: str) -> bool:
-        """Forget a server: its next listing is the baseline. Whether there was anything to forget."""
+        """Delete a server's pins, so its next listing is the baseline. Returns whether it had any."""
         async with self._writing(alone=True) as connection:
             existed = (await _read(connection, server)).approved is not None
             for table in (tool_pin, server_pin):
@@ -138,7 +138,7 @@ async def _read(connection: AsyncConnection, server: str, *, definitions: bool =
     tools: dict[str, dict[str, ToolPin]] = {_APPROVED: {}, _WAITING: {}}
     for row in await connection.execute(select(*columns).where(tool_pin.c.server == _escaped(server))):
         definition = row.definition if definitions else b""
-        # An older gateway that approves a tool leaves these two as they were: they are about another definition then.
+        # An older gateway that approves a tool does not update `whole` and `sent`, which then describe another one.
         is_whole = row.whole is not None and row.whole.startswith(_binding(row.hash))
         whole, sent = (row.whole[len(_binding(row.hash)) :], row.sent or "") if is_whole else ("", "")
         pin = ToolPin(row.hash, definition, _unescaped(row.by), row.at_ms, whole, sent)
@@ -147,7 +147,7 @@ async def _read(connection: AsyncConnection, server: str, *, definitions: bool =
 
 
 async def _put_server(connection: AsyncConnection, server: str, state: str, pin: ServerPin) -> int:
-    """Returns the time that was written with it."""
+    """Write a server's pin; returns the time written with it."""
     now = _now()
     new = {"identity": pin.identity, "shown": _escaped(pin.shown), "at_ms": now}
     statement = upsert(connection, server_pin).values(server=_escaped(server), state=state, **new)
@@ -156,7 +156,7 @@ async def _put_server(connection: AsyncConnection, server: str, state: str, pin:
 
 
 async def _put_tools(connection: AsyncConnection, server: str, state: str, tools: Mapping[str, ToolPin]) -> int:
-    """Returns the time that was written with those that have none."""
+    """Write tools' pins; returns the time written with those that have none."""
     now = _now()
     for chunk in chunks(sorted(tools.items())):
         rows: list[dict[str, Any]] = [
@@ -189,12 +189,12 @@ def _is(table: Table, server: str, state: str) -> ColumnElement[bool]:
 
 
 def _binding(older_hash: str) -> str:
-    """What `whole` begins with while it is about the definition that has this hash."""
+    """The prefix of `whole` that binds it to the definition with this hash."""
     return f"{older_hash[:32]}:"
 
 
 def _escaped(text: str) -> str:
-    """A text that every database can hold: PostgreSQL holds no NUL, and no database half a surrogate pair."""
+    """Escape a text for every database: PostgreSQL cannot hold NUL, and no database half a surrogate pair."""
     return _UNSTORABLE.sub(lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
 
 

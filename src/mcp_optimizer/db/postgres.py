@@ -1,8 +1,8 @@
 """Opens a PostgreSQL database as the catalog, and announces changes on it with NOTIFY and LISTEN.
 
 For many gateways that share one catalog. All tables are in one schema, so other programs can use the same database. The
-link has a connection of its own that is asked for a sign of life every second, so a gateway that hears nothing knows
-within two seconds. Imported by `database` and `announcing` when it is needed: the driver is an extra.
+link has its own connection, which is tested every second, so a gateway notices within two seconds that it receives no
+announcements. Imported by `database` and `announcing` on demand, because the driver is an extra.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def _prepare(url: str) -> None:
 
 
 def engine_of(url: str) -> AsyncEngine:
-    """A few connections, because many gateways share the server; each is tested before reuse."""
+    """An engine with few connections, because many gateways share the server; each is tested before reuse."""
 
     # The driver reads the address itself, so everything PostgreSQL's own tools accept works (sslmode, several hosts,
     # the folder of a socket), and nothing else handles the password.
@@ -74,7 +74,7 @@ async def _connected(url: str) -> Any:
     try:
         await connection.execute(f"SET search_path = {SCHEMA}; SET lock_timeout = '{_LOCK_SECONDS}s'")
     except BaseException:
-        # Also when whoever wanted it is cancelled: nobody else knows of it, and it would stay open.
+        # Close it even if the caller was cancelled; nothing else holds a reference, and it would stay open.
         connection.terminate()
         raise
     return connection
@@ -87,9 +87,9 @@ def shown(url: str) -> str:
 
 
 def _make_schema(connection: Connection) -> None:
-    # Another gateway may be creating and migrating it at this moment.
+    # Another gateway may be creating and migrating the schema now.
     connection.execute(text(f"SET LOCAL lock_timeout = '{_MIGRATION_SECONDS}s'"))
-    # Checked first: it may have been created for a user who may not create one.
+    # Checked first, because an administrator may have created it for a user without the right to create schemas.
     if connection.scalar(text(f"SELECT to_regnamespace('{SCHEMA}')")) is None:
         write_alone(connection)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))
@@ -107,7 +107,7 @@ _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutErro
 
 
 class PostgresLink:
-    """Hears others while it is connected."""
+    """The link on PostgreSQL: receives announcements while it is connected."""
 
     def __init__(self, url: str, heard: Callable[[object], None], reconnected: Callable[[], None]) -> None:
         self._url = url
@@ -124,7 +124,7 @@ class PostgresLink:
         if connection is None:
             raise CatalogError("there is no connection")
         try:
-            # With the commit, PostgreSQL wakes whoever serves a listener, who hears of it within milliseconds.
+            # At the commit, PostgreSQL wakes the processes that serve listeners, which get it within milliseconds.
             await self._ask(connection, "SELECT pg_notify($1, said) FROM unnest($2::text[]) said", CHANNEL, bodies)
         except _FAILURES as error:
             self._give_up(connection)
@@ -166,7 +166,7 @@ class PostgresLink:
 
     def _give_up(self, connection: Any) -> None:
         if connection is not None:
-            # Without goodbye: nobody may be there to hear it.
+            # Terminate without a clean close, because the server may not answer.
             connection.terminate()
         if self._connection is connection:
             self._connection = None

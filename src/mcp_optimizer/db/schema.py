@@ -1,10 +1,10 @@
 """Migrates a database to the newest schema, in the same way for SQLite and PostgreSQL.
 
-A new database gets the newest tables at once, without loading Alembic; tests hold them equal to what the migrations
-make. Migrations expand first and contract later: most only add what older gateways do not look at, so gateways of two
-versions use one database while an upgrade rolls over them. One that takes something away says so with `contract`, and
-comes a release after the code that needed it. `tests/contract/test_migrations.py` holds them to it. Called by the code
-that opens a database, inside its transaction; knows neither files nor addresses.
+A new database gets the newest tables at once, without loading Alembic; tests check that the migrations make the same
+tables. Migrations expand first and contract later: most only add things that older gateways ignore, so gateways of two
+versions can use one database during a rolling upgrade. A migration that removes something calls `contract`, and comes a
+release after the code that needed it. `tests/contract/test_migrations.py` checks that. Called by the code that opens a
+database, inside its transaction; knows neither files nor addresses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mcp_optimizer.errors import CatalogError
 logger = logging.getLogger(__name__)
 
 FIRST = "0017"
-"""The schema of the first release. What is older was made before it, and no migration leads from there to here."""
+"""The schema of the first release. No migration leads to it from an older one."""
 
 HEAD = "0017"
 """The newest migration; a database already at it opens without loading Alembic."""
@@ -54,12 +54,12 @@ _one_migration = Lock()
 def migrate(connection: Connection) -> None:
     """Migrate the schema to `HEAD` inside the caller's transaction, so a kill leaves all or nothing.
 
-    Run in a thread: it may have to wait for another gateway.
+    Call it in a thread, because it may have to wait for another gateway.
     """
     if _needs_nothing(connection):
         return
     if connection.dialect.name == "postgresql":
-        # Of many gateways that start together one migrates; the others wait and find it done.
+        # If many gateways start together, one migrates; the others wait and then have nothing to do.
         write_alone(connection)
         if _needs_nothing(connection):
             return
@@ -74,7 +74,7 @@ def migrate(connection: Connection) -> None:
 def _create(connection: Connection) -> None:
     metadata.create_all(connection, checkfirst=False)
     connection.execute(oldest_reader.insert(), {"revision": OLDEST_READER})
-    # As Alembic itself makes it, which reads it at the next upgrade.
+    # The same table that Alembic would make, because Alembic reads it at the next upgrade.
     version = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
     version.append_constraint(PrimaryKeyConstraint("version_num", name="alembic_version_pkc"))
     version.create(connection)
@@ -82,7 +82,7 @@ def _create(connection: Connection) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    # Alembic takes over half a second and 14 MB to load, so only here, and only when there is something to do.
+    # Alembic takes over half a second and 14 MB to load, so it is imported only when there is something to do.
     from alembic import command
     from alembic.config import Config
 
@@ -95,21 +95,21 @@ def _upgrade(connection: Connection) -> None:
 
 
 def write_alone(connection: Connection) -> None:
-    """Keep other gateways from doing the same until the transaction ends. SQLite has only one writer anyway."""
+    """Make other callers of this function wait until the transaction ends. SQLite allows only one writer anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(APPLICATION_ID)))
 
 
 def contract(connection: Connection, revision: str) -> None:
-    """For a migration that takes away what older gateways use: those before `revision` refuse the database from now on.
+    """Make gateways older than `revision` refuse the database; for a migration that removes something they use.
 
-    Gateways that have it open already are not told, so an upgrade over a contraction ends them first.
+    Gateways that already have the database open do not notice, so they must be stopped before such an upgrade.
     """
     connection.execute(text("UPDATE oldest_reader SET revision = :revision"), {"revision": revision})
 
 
 def _needs_nothing(connection: Connection) -> bool:
-    """Whether it is at `HEAD`, or newer and no less; raises CatalogError if it is too old or too new for us."""
+    """Whether the database is at `HEAD`, or newer but usable; raises CatalogError if it is too old or too new."""
     if not inspect(connection).has_table("alembic_version"):
         return False
     revision = connection.execute(text(ITS_REVISION)).scalar()
@@ -130,12 +130,12 @@ def _needs_nothing(connection: Connection) -> bool:
 
 
 def too_old(revision: str) -> str:
-    """How a database of before the first release was made."""
+    """The part of an error message about a database made before the first release."""
     return f"made before the first release (schema {revision}), and this version cannot read it"
 
 
 def _oldest_reader(connection: Connection, revision: str) -> str:
-    """The oldest schema whose gateways can use this database; its own, if it does not say."""
+    """The oldest schema whose gateways can use this database; its own schema if none is recorded."""
     if not inspect(connection).has_table("oldest_reader"):
         return revision
     return str(connection.execute(text("SELECT max(revision) FROM oldest_reader")).scalar() or revision)

@@ -1,4 +1,4 @@
-"""Reads and writes of stored scripts, which several gateways and the command line share."""
+"""Reads and writes stored scripts, which several gateways and the command line share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ScriptsMark(NamedTuple):
 
 
 class ScriptRows(Transactions):
-    """All scripts that are kept, by name."""
+    """All stored scripts, by name."""
 
     async def mark(self) -> ScriptsMark:
         wanted = select(func.count(), func.sum(stored_script.c.saved_at_ms))
@@ -36,9 +36,7 @@ class ScriptRows(Transactions):
         return ScriptsMark(count, int(moments or 0))
 
     async def all(self, most: int) -> list[StoredScript]:
-        """Every script, by name; beyond `most`, the last are left out. So is one that a newer version wrote in a way
-        that this one does not know.
-        """
+        """The first `most` scripts by name, without those that a newer version wrote in an unknown format."""
         wanted = select(stored_script).order_by(stored_script.c.name).limit(most)
         async with self._reading() as connection:
             rows = (await connection.execute(wanted)).mappings().all()
@@ -51,7 +49,7 @@ class ScriptRows(Transactions):
         return None if row is None else _read(row)
 
     async def save(self, script: StoredScript, most: int, *, replaces: bool) -> str:
-        """Write a script; if that cannot be, nothing is written, and this is why: "name" or "many"."""
+        """Write a script and return ""; or write nothing and return why: "name" (taken) or "many" (too many)."""
         table = stored_script
         async with self._writing(alone=True) as connection:
             known = select(table.c.saved_at_ms).where(table.c.name == script.name)
@@ -62,13 +60,13 @@ class ScriptRows(Transactions):
             if before is None and count >= most:
                 return "many"
             await connection.execute(delete(table).where(table.c.name == script.name))
-            # Later than what it replaces, so that whoever looks for changes sees one.
+            # Later than the script it replaces, so the mark changes.
             now = max(time.time_ns() // 1_000_000, (before or 0) + 1)
             await connection.execute(insert(table).values(_row(replace(script, saved_at_ms=now))))
         return ""
 
     async def delete(self, name: str) -> bool:
-        """Whether there was a script of this name."""
+        """Delete a script; returns whether there was one."""
         gone = delete(stored_script).where(stored_script.c.name == name).returning(stored_script.c.name)
         async with self._writing(alone=True) as connection:
             return (await connection.execute(gone)).first() is not None

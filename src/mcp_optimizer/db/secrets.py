@@ -1,7 +1,8 @@
-"""Reads and writes of secrets, by kind and name. They come encrypted: nothing here can read one, or knows a key.
+"""Reads and writes secrets, by kind and name. They come encrypted: this module can read none and knows no key.
 
-One row names the key that all others are encrypted with. Whoever writes says which key was used, and a row encrypted
-with any other key is refused, so that a process that missed a change of the key cannot write what nobody can open.
+One row has the id of the key with which all others are encrypted. Every write names the key it used, and a row
+encrypted with any other key is refused, so a process that missed a change of the key cannot write a row that no process
+can decrypt.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PRIMARY = ["kind", "name"]
 
 
 class SecretRow(NamedTuple):
-    """A secret as it is stored."""
+    """A secret as stored, with its encrypted body."""
 
     kind: str
     name: str
@@ -30,14 +31,14 @@ class SecretRow(NamedTuple):
 
 
 class SealedRows(NamedTuple):
-    """All secrets, and the id of the key that they are encrypted with; None before the first one."""
+    """All secrets, and the id of the key with which they are encrypted; None before the first secret."""
 
     key_id: bytes | None
     rows: tuple[SecretRow, ...]
 
 
 class StoredSecrets(Transactions):
-    """Encrypted bodies by kind and name, who may renew one, and the id of their key."""
+    """Encrypted secrets by kind and name, claims to renew them, and the id of their key."""
 
     async def read(self, kind: str, name: str) -> bytes | None:
         async with self._reading() as connection:
@@ -51,12 +52,12 @@ class StoredSecrets(Transactions):
             return {row.name: row.at_ms for row in rows}
 
     async def key_id(self) -> bytes | None:
-        """The id of the key that everything is encrypted with."""
+        """The id of the key with which all secrets are encrypted."""
         async with self._reading() as connection:
             return await _body(connection, _KEY)
 
     async def write(self, kind: str, name: str, body: bytes, key_id: bytes) -> bool:
-        """Write one; false, and nothing is written, if `key_id` is not the current key. A claim stays."""
+        """Write a secret; false, and nothing is written, if `key_id` is not the current key. A claim on it stays."""
         async with self._writing(alone=True) as connection:
             if await _body(connection, _KEY) != key_id:
                 return False
@@ -64,14 +65,14 @@ class StoredSecrets(Transactions):
         return True
 
     async def delete(self, kind: str, name: str) -> bool:
-        """Whether there was one."""
+        """Delete a secret; returns whether there was one."""
         async with self._writing(alone=True) as connection:
             existed = await _body(connection, (kind, name)) is not None
             await connection.execute(delete(secret).where(_is((kind, name))))
         return existed
 
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool:
-        """Whether this process may renew the secret now; false while another's claim lasts. It need not exist yet."""
+        """Claim the right to renew a secret, which need not exist yet; false while another process's claim lasts."""
         row = {"kind": kind, "name": name, "body": b"", "at_ms": now_ms, "claimed_until_ms": until_ms}
         async with self._writing() as connection:
             statement = upsert(connection, secret).values(row)
@@ -83,7 +84,7 @@ class StoredSecrets(Transactions):
             return (await connection.execute(taking.returning(secret.c.name))).first() is not None
 
     async def release(self, kind: str, name: str, until_ms: int | None = None) -> None:
-        """End a claim. With `until_ms`, only the claim that was made with it, not a later one of another process."""
+        """End a claim. With `until_ms`, only a claim made with that time, not a later one of another process."""
         mine = _is((kind, name))
         if until_ms is not None:
             mine = and_(mine, secret.c.claimed_until_ms == until_ms)
@@ -92,9 +93,10 @@ class StoredSecrets(Transactions):
             await connection.execute(update(secret).where(mine).values(claimed_until_ms=0))
 
     async def change_key(self, change: Callable[[SealedRows], SealedRows]) -> None:
-        """In one transaction, while nobody else writes: give `change` everything, and write what it returns.
+        """In one transaction, as the only writer: call `change` with all secrets and write those that it returns.
 
-        It runs in a thread, because it also changes the keys, wherever they are. Rows that it leaves out stay.
+        `change` runs in a thread, because it also changes the keys, wherever they are kept. Rows that it does not
+        return stay unchanged.
         """
         async with self._writing(alone=True) as connection:
             everything = select(secret.c.kind, secret.c.name, secret.c.body).where(secret.c.body != b"")
@@ -107,7 +109,7 @@ class StoredSecrets(Transactions):
             await _replace(connection, changed.rows)
 
     async def settle(self) -> bool:
-        """Whether everything written is on the disk for good, so that it survives a power failure."""
+        """Write everything from SQLite's log into the file, to survive a power failure; returns whether that worked."""
         if self._database.path is None:
             return True
         async with self._reading() as connection:
@@ -121,7 +123,7 @@ def _is(key: tuple[str, str]) -> ColumnElement[bool]:
 
 async def _body(connection: AsyncConnection, key: tuple[str, str]) -> bytes | None:
     found: bytes | None = (await connection.execute(select(secret.c.body).where(_is(key)))).scalar()
-    # An empty one is only a claim.
+    # A row with an empty body is only a claim.
     return found or None
 
 
@@ -132,6 +134,6 @@ async def _put(connection: AsyncConnection, row: SecretRow) -> None:
 
 
 async def _replace(connection: AsyncConnection, rows: Iterable[SecretRow]) -> None:
-    """New bodies for existing rows. They were not written by their owner, so the time stays."""
+    """Replace the bodies of existing rows. Their time stays, because it is when the owner wrote the secret."""
     for row in rows:
         await connection.execute(update(secret).where(_is(row[:2])).values(body=row.body))

@@ -1,6 +1,6 @@
-"""The gateway's database: opened in the background, retried while it cannot be opened, or none.
+"""Opens the gateway's database, if it has one, in the background, and retries while it cannot be opened.
 
-Callers wait only for the first attempt: without the database only its content is missing, and nothing else. Called by
+Callers wait only for the first attempt: without the database, everything works except what needs its content. Called by
 the composition root; knows nothing of servers or clients.
 """
 
@@ -22,7 +22,7 @@ from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
-    # At run time the database's libraries load in a thread, in parallel with everything else.
+    # At run time the database's libraries load in a thread, in parallel with the rest of the start.
     from mcp_optimizer.db.audit import StoredAudit
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.credentials import StoredKeys, StoredSignIns
@@ -45,12 +45,12 @@ OpenedLate = Callable[[], Awaitable[None]]
 
 
 class Storage:
-    """The database at `place` (a file, or a PostgreSQL address; None stores nothing), and its content."""
+    """The database at `place` (a file, or a PostgreSQL URL; None stores nothing), and access to its content."""
 
     def __init__(
         self, place: Path | str | None, first_pause: float = _FIRST_PAUSE, configuration: str | None = None
     ) -> None:
-        """`configuration`: whose history is read; None reads all of it."""
+        """`configuration`: the one whose history is read; None reads the history of all."""
         self._place = place
         self._configuration = configuration
         self._first_pause = first_pause
@@ -61,21 +61,21 @@ class Storage:
         self._tasks = BackgroundTasks(logger, "The catalog could not be opened")
         self._making_memory = asyncio.Lock()
         self.breaker = Breaker(self._probe, opened=self.opened)
-        """For whatever a request waits for."""
+        """For all database work that a request waits for."""
         self.signatures = Signatures(None if place is None else self._key)
-        """For what clients carry from one gateway on this database to another."""
+        """Signs values that clients carry from one gateway on this database to another."""
         self.uses: Mapping[ToolKey, int] = {}
-        """How often tools were called, as all gateways use it. Rarely read, because lists that depend on it change."""
+        """How often tools were called, the same for all gateways. Rarely read again, because lists depend on it."""
         self.has_counted = False
-        """Whether this gateway counted them for all."""
+        """Whether this gateway counted the calls for all gateways."""
 
     def open(self, opened_late: OpenedLate | None = None) -> None:
-        """Begin to open it. `opened_late`: told when it was opened after all, and what was found out can be stored."""
+        """Begin to open the database. `opened_late` is called if a later attempt succeeds, to store what waits."""
         if self._place is not None:
             self._opening = self._tasks.spawn(self._open(self._place, opened_late))
 
     async def opened(self) -> None:
-        """Wait until it is open, or until the first attempt failed."""
+        """Wait until the database is open or the first attempt has failed."""
         if self._opening is not None:
             # Not the task itself, because cancelling the wait must not cancel the opening.
             await asyncio.wait([self._opening])
@@ -94,7 +94,7 @@ class Storage:
                 await database.close()
 
     async def catalog(self) -> Catalog | None:
-        """Servers, tools, and what is known of definitions."""
+        """Servers, their tools and lists, and the cost and vectors of definitions."""
         await self.opened()
         if self._database is None:
             return None
@@ -112,7 +112,7 @@ class Storage:
         return StoredForms(self._database)
 
     async def use(self) -> StoredUse | None:
-        """What was called after which searches."""
+        """The counts of tools called after searches."""
         await self.opened()
         if self._database is None:
             return None
@@ -121,7 +121,7 @@ class Storage:
         return StoredUse(self._database)
 
     async def shapes(self) -> StoredShapes | None:
-        """Which keys the results of tools have."""
+        """The shapes of tools' results."""
         await self.opened()
         if self._database is None:
             return None
@@ -139,7 +139,7 @@ class Storage:
         return StoredSecrets(self._database)
 
     async def pins(self) -> StoredPins | None:
-        """What servers and tools were when they were approved."""
+        """The pins: servers and tools as approved, and changes that wait for approval."""
         await self.opened()
         if self._database is None:
             return None
@@ -148,7 +148,7 @@ class Storage:
         return StoredPins(self._database)
 
     async def scripts(self) -> ScriptRows | None:
-        """Scripts that are kept under a name."""
+        """The scripts stored under a name."""
         await self.opened()
         if self._database is None:
             return None
@@ -157,7 +157,7 @@ class Storage:
         return ScriptRows(self._database)
 
     async def api_keys(self) -> StoredKeys | None:
-        """The keys of callers."""
+        """The API keys of callers."""
         await self.opened()
         if self._database is None:
             return None
@@ -166,7 +166,7 @@ class Storage:
         return StoredKeys(self._database)
 
     async def sign_ins(self) -> StoredSignIns | None:
-        """Who is signed in on the dashboard: here, or without a place in memory; None while it is not open."""
+        """The sign-ins on the dashboard; in memory if the gateway has no database, None while it is not open."""
         database = await self._here_or_in_memory()
         from mcp_optimizer.db.credentials import StoredSignIns
 
@@ -189,7 +189,7 @@ class Storage:
             return None
 
     async def history(self, *, everything: bool = False) -> History | None:
-        """The stored events: those of our configuration, or with `everything` those of all."""
+        """The stored events of this configuration; with `everything`, of all configurations."""
         await self.opened()
         if self._database is None:
             return None
@@ -198,7 +198,7 @@ class Storage:
         return History(self._database, None if everything else self._configuration)
 
     async def audit(self) -> StoredAudit | None:
-        """Who did what."""
+        """The audit entries."""
         await self.opened()
         if self._database is None:
             return None
@@ -207,7 +207,7 @@ class Storage:
         return StoredAudit(self._database)
 
     async def announced(self) -> StoredAnnouncements | None:
-        """What gateways on one file tell each other."""
+        """The announcements between gateways on one SQLite file."""
         await self.opened()
         if self._database is None:
             return None
@@ -216,7 +216,7 @@ class Storage:
         return StoredAnnouncements(self._database)
 
     async def promoted(self) -> PromotedTools | None:
-        """Tools that are registered since their first use."""
+        """The tools that are listed since their first use."""
         await self.opened()
         if self._database is None:
             return None
@@ -225,7 +225,7 @@ class Storage:
         return PromotedTools(self._database)
 
     async def kept_results(self) -> KeptResults | None:
-        """Where complete results are kept: here, or without a place in memory; None while it is not open."""
+        """The kept complete results; in memory if the gateway has no database, None while it is not open."""
         database = await self._here_or_in_memory()
         from mcp_optimizer.db.kept_results import KeptResults
 
@@ -249,8 +249,8 @@ class Storage:
         await Transactions(self._database).probe()
 
     async def _open(self, place: Path | str, opened_late: OpenedLate | None) -> None:
-        # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
-        # Only the engine is used, and not the ORM, which the package imports for its sessions and which takes 7 MB.
+        # Loaded in a thread while servers start, so no tools/list request waits for it. Only the engine is used, not
+        # the ORM, which the package imports for its sessions and which takes 7 MB.
         await asyncio.to_thread(load_later, "sqlalchemy.ext.asyncio")
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.database import open_database
@@ -278,7 +278,7 @@ class Storage:
             logger.warning("Profiles ignore earlier use of tools: %s.", error)
 
     async def read_uses(self) -> bool:
-        """Use the counts that another gateway made; whether they are others."""
+        """Use the counts that another gateway made; returns whether they differ from the previous ones."""
         if self._database is None or self._configuration is None:
             return False
         from mcp_optimizer.db.tool_uses import SharedUses

@@ -34,7 +34,7 @@ Whole = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Moment(TypeDecorator[datetime]):
-    """A moment in UTC; SQLite itself drops the time zone."""
+    """A time in UTC; restores the time zone, which SQLite drops."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -43,7 +43,7 @@ class Moment(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
 
 
-# One row: the oldest schema whose gateways can use this one. Migrations that only add leave it as it is.
+# One row: the oldest schema whose gateways can use this one. Migrations that only add do not change it.
 oldest_reader = Table("oldest_reader", metadata, Column("revision", Text, primary_key=True))
 
 # A server is identified by its name and its command or URL: two clients may call different servers "github".
@@ -60,7 +60,7 @@ mcpserver = Table(
     UniqueConstraint("name", "fingerprint", name="uq_mcpserver_name_fingerprint"),
 )
 
-# Its vector: in `details_embedding` if that was written, otherwise in `definition_vector` under `vector_key`.
+# A tool's vector is in `details_embedding` if that was written, otherwise in `definition_vector` under `vector_key`.
 tool = Table(
     "tool",
     metadata,
@@ -77,7 +77,7 @@ tool = Table(
     Index("ix_tool_mcpserver_id", "mcpserver_id"),
 )
 
-# What else a server listed last: the entries of one kind (prompts, resources, resourceTemplates) as JSON.
+# A server's other lists: the entries of one kind (prompts, resources, resourceTemplates) as JSON.
 server_list = Table(
     "server_list",
     metadata,
@@ -147,7 +147,8 @@ written_description = Table(
     Column("text", Text, nullable=False),
 )
 
-# What was called after which searches. Both are keyed hashes; the key is the tool of the row whose term is `salt`.
+# How often a tool was called after searches with a term. Both are keyed hashes; the key is the `tool` of the row whose
+# `term` is `salt`.
 search_use = Table(
     "search_use",
     metadata,
@@ -156,7 +157,7 @@ search_use = Table(
     Column("count", Integer, nullable=False),
 )
 
-# Which keys the results of a tool have, as JSON; never values. `results` counts those it was learned from.
+# The keys in a tool's results, as JSON; never values. `results` is the number of results the shape was learned from.
 result_shape = Table(
     "result_shape",
     metadata,
@@ -166,8 +167,8 @@ result_shape = Table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
-# Secrets by kind and name. `body` is encrypted before it gets here; an empty one is only a claim. One process at a time
-# claims a row, until a moment. The row of the kind `key` has the id of the key that all others are encrypted with.
+# Secrets by kind and name. `body` arrives encrypted; an empty one is only a claim. One process at a time claims a row,
+# until `claimed_until_ms`. The row of the kind `key` has the id of the key with which all others are encrypted.
 secret = Table(
     "secret",
     metadata,
@@ -178,7 +179,7 @@ secret = Table(
     Column("claimed_until_ms", BigInteger, nullable=False),
 )
 
-# A key of a caller: `digest` is a hash of its secret. `servers` is a JSON list, or null for all.
+# The API keys of callers. `digest` is a hash of a key's secret; `servers` is a JSON list, or null for all servers.
 api_key = Table(
     "api_key",
     metadata,
@@ -196,8 +197,8 @@ api_key = Table(
     Column("revoked_at_ms", BigInteger),
 )
 
-# What a server was when its tools were approved (`state` is approved), and what it is now if that waits for approval
-# (`waiting`). `identity` hashes its command or URL; `shown` is that without secrets.
+# A server as it was when its tools were approved (`state` is `approved`), and as it is now if a change waits for
+# approval (`waiting`). `identity` is a hash of its command or URL; `shown` is the command or URL without secrets.
 server_pin = Table(
     "server_pin",
     metadata,
@@ -208,9 +209,9 @@ server_pin = Table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
-# The same for a tool: its approved definition, and the one that waits. `definition` is compressed JSON, `by` says who
-# approved it ("baseline" if nobody had to). `whole` is the hash of all fields and `sent` that of the bytes; gateways
-# before schema 0015 write neither. A server's instructions are the tool without a name.
+# The same for a tool: its approved definition, and the one that waits. `definition` is compressed JSON; `by` says who
+# approved it ("baseline" if it needed no approval). `whole` is the hash of all fields, `sent` the hash of the bytes;
+# gateways before schema 0015 write neither. A server's instructions are stored as the tool without a name.
 tool_pin = Table(
     "tool_pin",
     metadata,
@@ -225,7 +226,7 @@ tool_pin = Table(
     Column("sent", Text),
 )
 
-# Who did what, and what allowed it. Rows are only added, and deleted by age; arguments are kept only if a setting says.
+# Who did what, and what allowed it. Rows are only added, and deleted by age; a setting decides if arguments are kept.
 audit = Table(
     "audit",
     metadata,
@@ -254,8 +255,8 @@ audit = Table(
     Index("ix_audit_at_ms", "at_ms"),
 )
 
-# Scripts that are kept under a name. `parameters` and `uses` are JSON lists; `uses` has the tools with the hashes that
-# their definitions had when the script was saved.
+# Scripts stored under a name. `parameters` and `uses` are JSON lists; `uses` has the tools, with the hashes of their
+# definitions when the script was saved.
 stored_script = Table(
     "stored_script",
     metadata,
@@ -268,8 +269,7 @@ stored_script = Table(
     Column("saved_at_ms", BigInteger, nullable=False),
 )
 
-# The gateways that run on this database. A row is written again and again as long as its gateway lives; `address` is
-# where the others reach it.
+# The gateways that run on this database. Each refreshes its row while it runs; the others reach it at `address`.
 gateway = Table(
     "gateway",
     metadata,
@@ -280,7 +280,7 @@ gateway = Table(
     Column("seen_at_ms", BigInteger, nullable=False),
 )
 
-# Sessions that their clients ended, by the hash of their ids, until the ids are too old to be used anyway.
+# Sessions that their clients ended, by the hash of their ids, until the ids expire.
 ended_session = Table(
     "ended_session",
     metadata,
@@ -288,7 +288,7 @@ ended_session = Table(
     Column("until_ms", BigInteger, nullable=False),
 )
 
-# Complete results that were cut, in pieces; a chunk contains several. No pieces means not yet written.
+# Complete results that were cut, in pieces; a chunk contains several pieces. 0 pieces: not yet completely written.
 kept_result = Table(
     "kept_result",
     metadata,
@@ -314,7 +314,7 @@ kept_chunk = Table(
 )
 
 
-# What gateways on one SQLite file tell each other; never used again once read.
+# Announcements between gateways on one SQLite file; not used again once read.
 announcement = Table(
     "announcement",
     metadata,
@@ -324,7 +324,7 @@ announcement = Table(
     sqlite_autoincrement=True,
 )
 
-# Tools that are listed since their first use, and how often tools were called: the same for all gateways.
+# The tools that are listed since their first use, and how often tools were called; the same for all gateways.
 promoted_tool = Table(
     "promoted_tool",
     metadata,
@@ -341,7 +341,7 @@ shared_uses = Table(
     Column("counts", Text, nullable=False),
 )
 
-# Who is signed in on the dashboard, and one-time tickets to sign in with; of what a browser sends, only a hash.
+# Sign-ins on the dashboard, and one-time tickets for signing in; only a hash of the value that a browser sends.
 sign_in = Table(
     "sign_in",
     metadata,

@@ -1,7 +1,7 @@
-"""Reads and writes of how tools are used: after which searches, how often, and which were registered after a use.
+"""Reads and writes how tools are used: after which searches, how often, and which are listed since a use.
 
-In the background; no request waits for it. What was called after a search is stored as hashes with a key that belongs
-to one database, so they mean nothing to another.
+Called in the background; no request waits for it. Terms and tools of searches are stored as hashes with a key that
+belongs to one database, so they mean nothing in another.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 from mcp_optimizer.domain.events import ToolKey
 
 TERM = "salt"
-"""The term of the row whose tool is the key."""
+"""The term of the row whose `tool` is the key of the hashes."""
 
 _KNOWN = select(search_use.c.tool).where(search_use.c.term == TERM).order_by(search_use.c.tool).limit(1)
 
 
 async def known_salt(connection: AsyncConnection) -> bytes | None:
-    """The key, if it was made already."""
+    """The key, if it exists."""
     found: str | None = (await connection.execute(_KNOWN)).scalar()
     return None if found is None else bytes.fromhex(found)
 
 
 async def salt(connection: AsyncConnection) -> bytes:
-    """The key, made at the first time; needs a transaction that may write."""
+    """The key, made on first use; needs a writing transaction."""
     if (known := await known_salt(connection)) is not None:
         return known
-    # Two gateways that made one at the same time would each go on with their own.
+    # Otherwise two gateways could each make a key at the same time and continue with their own.
     await connection.run_sync(write_alone)
     if (known := await known_salt(connection)) is not None:
         return known
@@ -45,10 +45,10 @@ async def salt(connection: AsyncConnection) -> bytes:
 
 
 class StoredUse(Transactions):
-    """Counts by term and tool. The key of the hashes is a row of its own: they mean nothing to another catalog."""
+    """Counts by the hashes of a term and a tool. The key of the hashes is a row of the same table."""
 
     async def key(self) -> bytes:
-        """The key alone, made at the first time. Reads first, because a reader need not wait for a writer."""
+        """The key alone, made on first use. Reads first, because a reader need not wait for a writer."""
         async with self._reading() as connection:
             known = await known_salt(connection)
         if known is not None:
@@ -57,7 +57,7 @@ class StoredUse(Transactions):
             return await salt(connection)
 
     async def read(self) -> tuple[bytes, dict[tuple[str, str], int]]:
-        """The key, made at the first time, and all counts."""
+        """The key, made on first use, and all counts."""
         table = search_use
         async with self._writing() as connection:
             key = await salt(connection)
@@ -67,7 +67,7 @@ class StoredUse(Transactions):
         return key, counts
 
     async def write(self, counts: dict[tuple[str, str], int], most: int) -> None:
-        """These counts as they are now; beyond `most` pairs, those that came up once are forgotten."""
+        """Insert or replace these counts; beyond `most` pairs, all pairs counted only once are deleted."""
         table = search_use
         rows = [{"term": term, "tool": tool, "count": count} for (term, tool), count in sorted(counts.items())]
         async with self._writing() as connection:
@@ -82,21 +82,21 @@ class StoredUse(Transactions):
 
 
 _OLDEST_MS = 3_600_000
-"""Milliseconds after which a gateway that starts has tools counted again."""
+"""Milliseconds after which a gateway that starts counts the calls again."""
 
 
 class SharedUses(Transactions):
-    """The counts that all gateways of a configuration use."""
+    """The numbers of calls by tool that all gateways of a configuration use."""
 
     async def read(self, configuration: str) -> dict[ToolKey, int] | None:
-        """The counts; None if nobody has counted yet."""
+        """The counts; None if no gateway has counted yet."""
         known = await self._row(configuration)
         return None if known is None else known[1]
 
     async def agreed(
         self, configuration: str, count: Callable[[], Awaitable[Mapping[ToolKey, int]]]
     ) -> tuple[dict[ToolKey, int], bool]:
-        """The counts, and whether they are new: counted now, because there were none or they were old."""
+        """The counts, and whether they were counted now, because there were none or they were old."""
         known = await self._row(configuration)
         now = time.time_ns() // 1_000_000
         if known is not None and now - known[0] < _OLDEST_MS:
@@ -107,7 +107,7 @@ class SharedUses(Transactions):
         new = {"at_ms": now, "counts": json.dumps([[*key, number] for key, number in sorted(counts.items())])}
         async with self._writing() as connection:
             adding = upsert(connection, shared_uses).values(configuration=configuration, **new)
-            # Of several that start together, one is first, and the others use what it counted.
+            # If several gateways start together, the first one's counts are stored, and the others use them.
             still_old = shared_uses.c.at_ms <= now - _OLDEST_MS
             await connection.execute(
                 adding.on_conflict_do_update(index_elements=["configuration"], set_=new, where=still_old)
@@ -124,14 +124,14 @@ class SharedUses(Transactions):
 
 
 _KEPT_MS = 7 * 24 * 3_600_000
-"""Milliseconds for which a promotion counts: after a week, use itself has moved the tool up or has not."""
+"""Milliseconds for which a promotion lasts; after a week, the counts of calls decide the tool's place."""
 
 
 class PromotedTools(Transactions):
-    """The promotions of all gateways, so that each lists the same tools in the same order."""
+    """The promotions of all gateways, so each gateway lists the same tools in the same order."""
 
     async def read(self, configuration: str, most: int) -> list[str]:
-        """The names of promoted tools, the first promoted first."""
+        """The names of promoted tools, earliest first."""
         table = promoted_tool
         query = select(table.c.tool).where(table.c.configuration == configuration)
         async with self._reading() as connection:
@@ -139,10 +139,10 @@ class PromotedTools(Transactions):
             return [row.tool for row in rows]
 
     async def add(self, configuration: str, tools: Sequence[str]) -> None:
-        """Tools that are promoted already keep their place."""
+        """Promote tools; those already promoted keep their place."""
         now = time.time_ns() // 1_000_000
         rows = [{"configuration": configuration, "tool": tool, "at_ms": now} for tool in sorted(set(tools))]
         async with self._writing() as connection:
-            # Here and not when reading, so that all gateways forget it at once.
+            # Old promotions are deleted here and not when reading, so all gateways drop them at the same time.
             await connection.execute(delete(promoted_tool).where(promoted_tool.c.at_ms < now - _KEPT_MS))
             await connection.execute(upsert(connection, promoted_tool).on_conflict_do_nothing(), rows)

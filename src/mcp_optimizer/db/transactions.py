@@ -1,7 +1,8 @@
-"""How the database is read and written: a connection for each, and failures translated to CatalogError.
+"""Reads and writes the database: a connection for each access, and failures translated to CatalogError.
 
-What is written often to a SQLite file goes through `FileWriter`, a whole transaction for one switch to another thread
-and back: the asynchronous driver switches for every step, which takes twice as long as the rest.
+The base of every class that accesses tables. Frequent writes to a SQLite file go through `FileWriter`, which switches
+to another thread once per transaction: the asynchronous driver switches for every step, which takes twice as long as
+the rest.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.database import Database
 
 Written = tuple[str, Sequence[tuple[Any, ...]]]
-"""A statement in the driver's own form, and its rows."""
+"""A statement in the driver's own syntax, and its rows."""
 
 _LAST_CHANCE = 1.0
-"""Seconds that closing waits for what is being written."""
+"""Seconds that closing waits for a write in progress."""
 
 
 class FileWriter:
-    """One connection in one thread; both are made when something is first written."""
+    """Writes to a SQLite file with one connection in one thread, both made at the first write."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -43,18 +44,18 @@ class FileWriter:
         self._is_closed = False
 
     async def write(self, statements: Sequence[Written]) -> None:
-        """All or nothing. Whoever is cancelled meanwhile leaves no transaction open: the thread goes on to its end."""
+        """Write all rows or none. If the caller is cancelled, the thread still completes the transaction."""
         if self._is_closed:
             raise CatalogError("the database is closed")
         await asyncio.get_running_loop().run_in_executor(self._thread, self._written, statements)
 
     async def disconnect(self) -> None:
-        """Close the connection; the next statement makes another."""
+        """Close the connection; the next write opens another."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self.engine.dispose)
 
     async def close(self) -> None:
         self._is_closed = True
-        # A file that somebody else has locked can take longer than anybody wants to wait for the end.
+        # If another process has locked the file, a write can take longer than the gateway should take to stop.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_CHANCE):
                 await self.disconnect()
@@ -74,18 +75,18 @@ _CHUNK = 500
 _FARTHEST = 2**53
 
 _FORGOTTEN_AT_ONCE = 5_000
-"""Old rows deleted in one transaction, so that others get their turn in between."""
+"""Old rows deleted in one transaction, so other writers get a turn in between."""
 
 
 class Transactions:
-    """Reads and writes of one database, each with its own connection; failures are a CatalogError."""
+    """Reads and writes one database, each access with its own connection; failures become a CatalogError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @asynccontextmanager
     async def _writing(self, *, alone: bool = False) -> AsyncIterator[AsyncConnection]:
-        """One transaction. PostgreSQL allows several writers; one that deletes or reads before writing is `alone`."""
+        """One transaction. PostgreSQL allows several writers; one that deletes, or reads first, needs `alone`."""
         with _translated_errors():
             async with self._database.turn, self._connected() as connection, connection.begin():
                 if alone:
@@ -93,7 +94,7 @@ class Transactions:
                 yield connection
 
     async def _write_all(self, statements: Sequence[Written]) -> None:
-        """One transaction of statements of which nobody needs to know more than that they are written."""
+        """Run statements whose results are not needed in one transaction."""
         if (writer := self._database.writer) is not None:
             with _translated_errors():
                 async with self._database.turn:
@@ -118,12 +119,12 @@ class Transactions:
             yield connection
 
     async def probe(self) -> None:
-        """Raises a CatalogError unless the database can be read."""
+        """Raise a CatalogError unless the database can be read."""
         async with self._reading() as connection:
             await connection.execute(text("SELECT version_num FROM alembic_version"))
 
     async def _forget(self, table: Table, before: float) -> int:
-        """Delete the rows of a table with `id` and `at_ms` that are older than a moment; returns how many."""
+        """Delete the rows of a table with `id` and `at_ms` that are older than `before`; returns how many."""
         old = select(table.c.id).where(table.c.at_ms < milliseconds(before)).limit(_FORGOTTEN_AT_ONCE)
         forgotten = 0
         while True:
@@ -135,13 +136,13 @@ class Transactions:
 
 
 def milliseconds(moment: float) -> int:
-    """Seconds since 1970, as the tables have them."""
+    """Convert seconds since 1970 to the tables' milliseconds."""
     return round(max(-_FARTHEST, min(moment * 1_000, _FARTHEST)))
 
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """Callers know the catalog, not the library under it."""
+    """Raise CatalogError for the library's errors, because callers do not know the library."""
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
@@ -155,20 +156,20 @@ def reason(error: Exception) -> str:
 
 
 def upsert(place: AsyncConnection | Dialect, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that may say ON CONFLICT. Writers of several rows sort them by key, so two that write the same rows
+    """An INSERT that supports ON CONFLICT. Sort rows by key before writing several, so two writers of the same rows
     wait for each other but never deadlock.
     """
     dialect = place if isinstance(place, Dialect) else place.dialect
     if dialect.name != "postgresql":
         return sqlite.insert(table)
-    # Two and a half megabytes, which a gateway with a file does not need.
+    # Imported on demand: takes 2.5 MB that a gateway with a SQLite file does not need.
     from sqlalchemy.dialects import postgresql
 
     return postgresql.insert(table)
 
 
 def chunks(values: Iterable[_T]) -> Iterator[list[_T]]:
-    """As many values at a time as one statement takes."""
+    """Divide values into lists that fit one statement."""
     iterator = iter(values)
     while chunk := list(islice(iterator, _CHUNK)):
         yield chunk

@@ -1,4 +1,4 @@
-"""Which addresses the settings accept, and which of them are this machine's alone. Pure.
+"""Checks addresses in the settings, and recognises those that only this machine can reach. Pure.
 
 An error never quotes an address, because it may contain a password.
 """
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 
 def readable_database(value: str) -> str:
-    """A URL must be usable, and printable without its password."""
+    """A database URL that is usable and can be printed without its password; raises otherwise."""
     scheme, separator, _ = value.partition("://")
     if not separator:
         return value
@@ -21,7 +21,7 @@ def readable_database(value: str) -> str:
     try:
         before_path = urlsplit(value).netloc
     except ValueError:
-        # Not passed on, because the error may quote the password.
+        # Not chained, because the error may quote the password.
         before_path = "@@"
     if value.count("@") != before_path.count("@") or before_path.count("@") > 1:
         raise ValueError(
@@ -31,7 +31,7 @@ def readable_database(value: str) -> str:
 
 
 def browser_address(value: str) -> str:
-    """An address that paths are added to: http or https, with a host, and nothing after the path."""
+    """An address to which paths are appended: http or https, with a host, and nothing after the path."""
     if not value:
         return value
     try:

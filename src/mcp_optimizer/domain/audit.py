@@ -1,7 +1,8 @@
-"""What the audit says of one act: who did what, what allowed it, and how it ended. Frozen values; `audit` writes them.
+"""The audit entry of one act: who did what, what allowed it, and how it ended. Frozen values; `access/audit` writes
+them.
 
-An entry never contains a result, and arguments only if a setting says so. Its texts may come from anybody: they are cut
-here, and made harmless where they are written or shown.
+An entry never contains a result, and arguments only if a setting allows it. Its texts may come from anyone: they are
+cut in this module, and made harmless where they are written or shown.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ LONGEST_TEXT = 300
 """Maximum characters of each text of an entry."""
 
 LONGEST_ARGUMENTS = 10_000
-"""The same for arguments."""
+"""Maximum characters of the arguments."""
 
 _LARGEST = 2**53
 
@@ -25,25 +26,25 @@ class AuditEntry(NamedTuple):
     """
 
     at_ms: int
-    """Milliseconds since 1970, when it began."""
+    """Milliseconds since 1970 at the beginning of the act."""
     caller: str = "local"
     """The name of the verified principal."""
     tenant: str = ""
     client: str = ""
-    """The client's own name for itself, which nobody verified."""
+    """The client's own, unverified name for itself."""
     session: str = ""
-    """Identifies the conversation as in history, but not whose it is."""
+    """Identifies the conversation as in history, but not its owner."""
     method: str = ""
-    """The protocol's method, or what was administered: `secret/set`, `login/made`."""
+    """The protocol's method, or an administrative act: `secret/set`, `login/made`."""
     server: str = ""
     tool: str = ""
-    """The tool's own name on its server, the prompt's, the resource's URI, or the name of what was administered."""
+    """The own name of a tool on its server, a prompt's name, a resource's URI, or an administered object's name."""
     risk: str = ""
     decision: str = "allow"
     rule: str = ""
-    """What decided."""
+    """The rule or default that decided."""
     approved_by: str = ""
-    """Who approved it, if somebody was asked."""
+    """Who approved it, if approval was required."""
     outcome: str = "ok"
     arguments_bytes: int = 0
     arguments_hash: str = ""
@@ -59,12 +60,12 @@ class Trail(Protocol):
     """Where acts are recorded."""
 
     def add(self, entry: AuditEntry) -> None:
-        """Accept an entry. Returns at once, and never raises for later failures."""
+        """Accepts an entry. Returns at once, and never raises for later failures."""
         ...
 
 
 def bounded(entry: AuditEntry) -> AuditEntry:
-    """The entry with everything cut to what can be stored."""
+    """The entry with all texts cut to the length that can be stored."""
     if entry.arguments is None and _fits(entry):
         return entry
     cut = AuditEntry(*map(_bounded, entry))
@@ -72,8 +73,8 @@ def bounded(entry: AuditEntry) -> AuditEntry:
 
 
 def _fits(entry: AuditEntry) -> bool:
-    """Whether nothing need be cut, as in nearly every entry: from the caller to the outcome, all texts together are no
-    longer than one may be.
+    """Whether nothing has to be cut, as in nearly every entry: all texts from the caller to the outcome are together no
+    longer than a single one may be.
     """
     return (
         len("".join(entry[1:13])) <= LONGEST_TEXT

@@ -1,4 +1,4 @@
-"""Who makes a call: whose results are kept and cached, what events record, and how a server can reach the client.
+"""The caller of a tool: whose results are kept and cached, what events record, and how a server can reach the client.
 
 Values and a protocol; knows no transport.
 """
@@ -18,22 +18,22 @@ class ClientLink(Protocol):
 
     @property
     def key(self) -> str:
-        """Identifies the client; two links of one client have the same key."""
+        """Identifies the client; two links to one client have the same key."""
         ...
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The capabilities the client declared: sampling, elicitation, roots ..."""
+        """The capabilities that the client declared: sampling, elicitation, roots ..."""
         ...
 
     @property
     def is_modern(self) -> bool:
-        """Whether it speaks the modern protocol era, in which a server asks through its result."""
+        """Whether it uses the modern protocol, in which a server asks through its result."""
         ...
 
     @property
     def log_level(self) -> str | None:
-        """The lowest level of log messages that it wants; None if it did not say."""
+        """The lowest level of log messages that the client wants; None if it did not say."""
         ...
 
     @property
@@ -42,36 +42,38 @@ class ClientLink(Protocol):
         ...
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Pass a server's request to the client and return its raw answer."""
+        """Passes a server's request to the client and returns its raw answer."""
         ...
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
-        """Pass a notification on. Never raises: a client that left gets nothing."""
+        """Passes a notification on. Never raises: a client that has left gets nothing."""
         ...
 
     async def release_streams(self) -> None:
-        """The server closed the call's stream and will be asked for the rest; ask the client to do the same."""
+        """Makes the client close its stream and ask for the rest later, because the server did so with the call's
+        stream.
+        """
         ...
 
 
 class CallRecord(Protocol):
-    """What is noted about a call while it is made, for the audit."""
+    """Collects facts about a call for the audit while it is made."""
 
     def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
-        """What is used, and with what."""
+        """Records the tool that is used, and its arguments."""
         ...
 
     def decided(self, decision: Decision) -> None:
-        """What the rules say."""
+        """Records the decision of the rules."""
         ...
 
     def approved_by(self, who: str) -> None:
-        """Who was asked, and said yes."""
+        """Records who was asked and agreed."""
         ...
 
 
 class _NotRecorded:
-    """For calls that nobody keeps a record of."""
+    """For calls without a record."""
 
     def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
         pass
@@ -87,13 +89,13 @@ NOT_RECORDED: CallRecord = _NotRecorded()
 
 
 class LatestRecord:
-    """The record of whichever request a call is continued by."""
+    """The record of the latest request that continues a call."""
 
     def __init__(self, record: CallRecord) -> None:
         self._now = record
 
     def follow(self, record: CallRecord) -> None:
-        """Another request continues the call."""
+        """Switches to the record of another request that continues the call."""
         self._now = record
 
     def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
@@ -110,7 +112,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Caller(NamedTuple):
-    """One user of the gateway. A caller with another `key` cannot read what is kept for this one.
+    """One user of the gateway. A caller with another `key` cannot read results that are kept for this one.
 
     A tuple, because every call makes three, and a dataclass takes four times as long.
     """
@@ -118,34 +120,34 @@ class Caller(NamedTuple):
     client: str = ""
     """The client's own name for itself; only for display, not trusted."""
     key: str = "local"
-    """Identifies the caller: the process on stdio, a verified principal or else a session over HTTP."""
+    """Identifies the caller: the process on stdio; over HTTP a verified principal, or else a session."""
     link: ClientLink | None = None
     """The way back to the client, if there is one."""
     passed_on: Mapping[str, Any] = _NOTHING
     """The parts of the client's request that go to the server unchanged: `_meta`, `inputResponses`, `requestState`."""
     principal: Principal = LOCAL_PRINCIPAL
-    """Who was verified."""
+    """The verified identity."""
     narrowed: frozenset[str] | None = None
-    """The only servers that this connection wants to use; None: all that the principal may."""
+    """The only servers that this connection wants to use; None: all that the principal may use."""
     record: CallRecord = NOT_RECORDED
-    """Where the call is noted."""
+    """Where facts about the call are recorded."""
     is_continuing: bool = False
     """The request answers a parked call, and may do nothing else."""
     approval: Callable[[Caller], Awaitable[None]] | None = None
-    """Asks a person through the caller's client, before the call is made, and raises if they do not agree; for modern
+    """Asks a person through the caller's client before the call is made, and raises if they do not agree; for modern
     clients, whose answer comes with another request.
     """
     is_orphaned: bool = False
-    """The request answers a call that waited at a gateway which is gone."""
+    """The request answers a call that waited at a gateway which no longer exists."""
     is_parked: bool = False
     """The call waits for answers by itself, whichever request of its client is open."""
 
     def __repr__(self) -> str:
-        # Nothing of what was said in the request.
+        # Without any part of the request.
         return f"Caller({self.client!r}, {self.key!r})"
 
     def noted(self, record: CallRecord, *, is_continuing: bool) -> Caller:
-        """The same caller, whose call is noted there."""
+        """The same caller with another record."""
         return Caller(*self[:6], record, is_continuing, *self[8:])
 
     def through(self, link: ClientLink) -> Caller:
@@ -159,14 +161,14 @@ class Caller(NamedTuple):
 
     @property
     def reader(self) -> str:
-        """Whose kept results it reads: those of its principal, in whatever session and at whatever gateway. At an open
-        gateway nobody is told from another, and whoever knows the id of a result, which cannot be guessed, reads it.
+        """Identifies the owner of kept results: the principal, across its sessions and gateways. An open gateway cannot
+        tell callers apart, so there the id of a result, which cannot be guessed, is enough to read it.
         """
         return self.principal.id
 
     @property
     def is_distinct(self) -> bool:
-        """Whether nobody else can have the same `key`. Somebody unverified without a session has only a name."""
+        """Whether no other caller can have the same `key`. An unverified caller without a session has only a name."""
         return self.principal.is_verified or (self.link is not None and not self.link.is_modern)
 
 

@@ -1,7 +1,7 @@
-"""What a client does with the tools and results that it gets. Values; each client's are in its own module.
+"""How a client handles the tools and results that it gets. Values; each client's are in its own module.
 
-Contains only behaviour that was observed and reported (sources in docs/clients.md). The defaults are those of a client
-that is not known: it gets plain schemas that any client can read.
+Contains only behaviour that was observed and reported (sources in docs/clients.md). The defaults describe an unknown
+client: it gets plain schemas that any client can read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Reads(Enum):
-    """What of a tool's result a client gives to its model."""
+    """The parts of a tool's result that a client gives to its model."""
 
     TEXT = "text"
     STRUCTURE = "structure instead of text"
@@ -20,7 +20,7 @@ class Reads(Enum):
 
 
 class ReadsMeta(Enum):
-    """When a client gives `_meta` to its model, too."""
+    """When a client gives `_meta` to its model too."""
 
     NEVER = "never"
     OF_ERRORS = "of errors"
@@ -28,16 +28,16 @@ class ReadsMeta(Enum):
 
 
 class LoadMarks(NamedTuple):
-    """The keys of a tool's `_meta` by which a client that loads tools on demand keeps one in view."""
+    """The `_meta` keys of a tool that a client which loads tools on demand uses to keep the tool loaded."""
 
     always: str
     """True: the tool is loaded from the start."""
     hint: str
-    """What else its search finds the tool by."""
+    """Further text by which the client's search finds the tool."""
 
 
 class ClientHabits(NamedTuple):
-    """What a client does with the tools it gets."""
+    """How a client handles the tools that it gets."""
 
     reads_references: bool = True
     """Whether it understands `$ref` inside a schema, types in lists, and enums without a type."""
@@ -45,23 +45,25 @@ class ClientHabits(NamedTuple):
     """Whether people see a tool's title and annotations before they agree to a call."""
     asks_by_tool: bool = False
     """Whether it asks or refuses by tool. Without annotations, `codex exec` and Claude Code's plan mode call nothing,
-    and "do not ask again" is about every tool of every server.
+    and "do not ask again" applies to every tool of every server.
     """
     asks_again: bool = True
-    """Whether it fetches the list of tools again when notified of a change."""
+    """Whether it fetches the list of tools again after a notification of changes."""
     reads: Reads = Reads.UNKNOWN
-    """What its model reads of a result. Every part that we send is complete; this says what would be read twice."""
+    """The parts of a result that its model reads. Each part that we send is complete; this shows which would be read
+    twice.
+    """
     reads_meta: ReadsMeta = ReadsMeta.NEVER
-    """Whether its model pays for `_meta`. Of an unknown client that is not assumed: programs read costs there."""
+    """Whether its model pays for `_meta`. Not assumed for an unknown client, because programs read costs there."""
     loads_on_demand: bool = False
     """Whether it keeps tools out of its prompts until a search of its own finds them, at least with some models or many
-    tools, which we cannot know: then nobody can say what definitions would have cost.
+    tools. The gateway cannot know when, so it cannot tell what definitions would have cost.
     """
     load_marks: LoadMarks | None = None
-    """How a tool asks to be loaded all the same."""
+    """The marks by which a tool asks to stay loaded."""
     conversation_key: str = ""
-    """The key in a call's `_meta` that tells its conversations apart; "": nothing does. A session with us does not:
-    sub-agents share it without what was shown to the others, and it outlives a conversation that was cleared.
+    """The key in a call's `_meta` that distinguishes its conversations; "": none does. A session does not: sub-agents
+    share it without seeing each other's results, and it outlives a conversation that was cleared.
     """
     added_arguments: frozenset[str] = frozenset()
     """Keys that it adds to the arguments of every call, whatever the tool's schema says."""

@@ -1,6 +1,6 @@
-"""An API key and a sign-in on the dashboard, as they are kept. Frozen values; nothing verifies here.
+"""The stored form of an API key and of a dashboard sign-in. Frozen values; this module verifies nothing.
 
-A key has what it permits, for how long, and a hash of its secret.
+A key has its permissions, its lifetime, and a hash of its secret.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ApiKey:
     """SHA-256 of its secret."""
     created_at_ms: int
     servers: frozenset[str] | None = None
-    """The servers that it opens; None: all."""
+    """The servers that it gives access to; None: all."""
     risk: Risk = Risk.READ
     role: Role = Role.NONE
     profile: str | None = None
@@ -42,7 +42,7 @@ class ApiKey:
 
     @cached_property
     def principal(self) -> Principal:
-        """Whoever holds it. The same object each time, because every call asks."""
+        """The principal of the key. Always the same object, because every call needs it."""
         return Principal(
             id=f"key:{self.id}",
             name=f"key:{self.name}",
@@ -55,12 +55,12 @@ class ApiKey:
 
 
 class SignInKind(StrEnum):
-    """What somebody showed to sign in."""
+    """What was used to sign in."""
 
     TICKET = "ticket"
-    """Nobody yet: what one browser may show once, to be signed in."""
+    """Not signed in yet: a ticket that one browser may use once to sign in."""
     OWNER = "owner"
-    """A ticket, so it is the user who runs the gateway."""
+    """A ticket of the user who runs the gateway."""
     DASHBOARD = "dashboard"
     """The dashboard's token."""
     KEY = "key"
@@ -74,6 +74,6 @@ class SignIn:
     until: float
     """Seconds since 1970."""
     bound_to: str = ""
-    """The id of the key; of the dashboard's token, a digest that is another one for each sign-in; of a ticket, which of
-    the two it stands for, or nothing: the owner.
+    """For a key, its id; for the dashboard's token, a digest that differs for each sign-in; for a ticket, which of the
+    two it stands for, or empty for the owner.
     """

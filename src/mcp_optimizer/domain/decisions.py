@@ -1,4 +1,4 @@
-"""What a caller may do with a tool, and why. Frozen values; `policy` decides."""
+"""What a caller may do with a tool, and why. Frozen values; `access/policy` decides."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ class Effect(StrEnum):
 
     ALLOW = "allow"
     ASK = "ask"
-    """Allowed if a person says so, each time."""
+    """Allowed each time a person agrees."""
     DENY = "deny"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of the settings file. What it leaves out matches everything; patterns are globs."""
+    """One rule of the settings file. An omitted field matches everything; patterns are globs."""
 
     effect: Effect
     server: str = "*"
     tool: str = "*"
     risk: Risk | None = None
-    """The class of tools it is about; None: every class."""
+    """The risk class of the tools that it applies to; None: every class."""
     caller: str = "*"
-    """The names of callers it is about."""
+    """The names of the callers that it applies to."""
     reason: str = ""
-    """Told to whoever is refused or asked."""
+    """Shown to the caller who is refused, or to the person who is asked."""
 
 
 class RiskClass(NamedTuple):
-    """The class of a tool, and what says so: "override", "annotations", "name" or "default".
+    """The risk class of a tool, and its source: "override", "annotations", "name" or "default".
 
-    A named tuple, because decisions are remembered by it and a dataclass takes long to be hashed.
+    A named tuple, because it is a cache key for decisions and hashing a dataclass takes long.
     """
 
     risk: Risk
@@ -49,10 +49,10 @@ class Decision:
 
     effect: Effect
     because: str
-    """What decided, for people: "rule 3 of the settings", "the key's servers", "no rule matches"."""
+    """The source of the decision, for people: "rule 3 of the settings", "the key's servers", "no rule matches"."""
     risk: RiskClass
     reason: str = ""
-    """The rule's own reason, if it gives one."""
+    """The reason stated in the rule, if any."""
 
     @property
     def is_denied(self) -> bool:

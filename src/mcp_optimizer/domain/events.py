@@ -1,6 +1,6 @@
-"""What happened at the gateway, as values: who was sent what, at what cost, how fast, with what outcome.
+"""Events at the gateway, as values: what a client was sent, at what cost, how fast, with what outcome.
 
-An event never contains arguments, results, or a name that a model made up. Imports nothing heavy, because events are
+An event never contains arguments, results, or a name that a model invented. Imports nothing heavy, because events are
 made while a request waits.
 """
 
@@ -20,7 +20,7 @@ class EventKind(StrEnum):
     READ = "read"
     """The rest of a result that was cut."""
     SCRIPT = "script"
-    """A script ran. Its `full_tokens` are those of the results of its calls, which the client was not sent."""
+    """A script ran. Its `full_tokens` are those of its calls' results, which the client was not sent."""
     LOAD = "load"
     """A client loaded its `tools/list`: our own tools and those of a profile, which it then sends with each prompt."""
 
@@ -35,14 +35,14 @@ class Outcome(StrEnum):
     """An unknown tool or invalid arguments, which a model can correct."""
     TIMEOUT = "timeout"
     UNAVAILABLE = "unavailable"
-    """The server is not running, or ended in the middle of the call."""
+    """The server is not running, or ended during the call."""
     REFUSED = "refused"
     """The server responded with a protocol error."""
     FAILED = "failed"
 
 
 ToolKey = tuple[str, str]
-"""A tool by its server's name and its own."""
+"""A tool, by its server's name and its own."""
 
 
 class Event(NamedTuple):
@@ -55,18 +55,18 @@ class Event(NamedTuple):
     """Seconds since 1970."""
     kind: EventKind
     session: str
-    """Identifies the conversation, but not whose it is."""
+    """Identifies the conversation, but not its owner."""
     client: str = ""
     """The client's own name for itself."""
     server: str = ""
     tool: str = ""
     """The tool's own name on its server; for a load, the profile."""
     tokens: int = 0
-    """What the client was sent."""
+    """Tokens that the client was sent."""
     full_tokens: int = 0
-    """What it would have been sent without limits."""
+    """Tokens that it would have been sent without limits."""
     baseline_tokens: int = 0
-    """All definitions of the servers that were running then."""
+    """Tokens of all definitions of the servers that were running then."""
     milliseconds: float = 0.0
     cached: bool = False
     truncated: bool = False
@@ -76,4 +76,4 @@ class Event(NamedTuple):
     caller: str = "local"
     """The verified caller's name."""
     configuration: str = ""
-    """Identifies the server file whose servers it was about; empty for events from before this was recorded."""
+    """Identifies the server file of the event's servers; empty for events from before this was recorded."""

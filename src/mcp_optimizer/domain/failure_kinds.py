@@ -1,6 +1,6 @@
-"""What kept a server from running, as a value that programs decide by.
+"""Why a server does not run, as a value on which programs decide.
 
-Shown texts are made where the failure is noticed: of an entry in `config/serverfile`, of a running server in
+The texts for people are made where the failure is noticed: for an entry in `config/serverfile`, for a running server in
 `upstream/diagnostics`.
 """
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """What kept a server from running, or ended it."""
+    """Why a server did not start, or why it ended."""
 
     ENTRY = "entry"
     """Its entry in the server file cannot be used."""
@@ -23,7 +23,7 @@ class FailureKind(StrEnum):
     SILENT = "silent"
     """It did not answer in time."""
     NOT_MCP = "not_mcp"
-    """It answers, or writes to stdout, something else than MCP messages."""
+    """It answers, or writes to stdout, something other than MCP messages."""
     EXITED = "exited"
     """Its process ended, or closed its stdout."""
     UNREACHABLE = "unreachable"
@@ -31,9 +31,9 @@ class FailureKind(StrEnum):
     HOST = "host"
     """The host of its URL has no address."""
     TLS = "tls"
-    """No trusted connection could be made: its certificate, or not TLS at all."""
+    """No trusted connection could be made: a certificate problem, or no TLS at all."""
     UNAUTHORISED = "unauthorised"
-    """It answered with HTTP status 401: it wants credentials, or others."""
+    """It answered with HTTP status 401: it needs credentials, or different ones."""
     FORBIDDEN = "forbidden"
     """It answered with HTTP status 403: its credentials do not allow this."""
     NOT_FOUND = "not_found"
@@ -41,10 +41,10 @@ class FailureKind(StrEnum):
     TRANSPORT = "transport"
     """It answered with HTTP status 405 or 406: it probably speaks the other transport."""
     LOGIN = "login"
-    """It wants a login that only a person can make."""
+    """It needs a login that only a person can make."""
     REFUSED = "refused"
     """It answered with an error."""
     FAULT = "fault"
     """A fault of the gateway ended its session."""
     CLOSED = "closed"
-    """The connection ended for a reason that is not known, or for another one."""
+    """The connection ended for an unknown or other reason."""

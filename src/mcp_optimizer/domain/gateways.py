@@ -1,7 +1,7 @@
-"""What gateways that share a database know of each other: announcements of changes, and the gateways themselves. Pure.
+"""What gateways that share a database exchange: announcements of changes, and their own addresses. Pure.
 
-An announcement says that something changed, never the thing itself. Anything that can write to the database can write
-one, so one that is not exactly as expected says nothing.
+An announcement says that something changed, never the change itself. Anything that can write to the database can write
+one, so an announcement that is not exactly as expected is ignored.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ class ChangeKind(StrEnum):
     """What changed."""
 
     WRITTEN = "written"
-    """Something was written to these servers: what was read from them may be out of date."""
+    """Something was written to these servers: data that was read from them may be out of date."""
     PROMOTED = "promoted"
     """A tool was registered after its first use."""
     COUNTED = "counted"
-    """How often tools were used was counted anew."""
+    """The usage counts of tools were updated."""
     KEYS = "keys"
     """A key was made or revoked."""
     APPROVED = "approved"
-    """Somebody decided about tools of these servers that waited for approval."""
+    """An approval decision was made about tools of these servers."""
     ENDED = "ended"
     """Clients ended the sessions with these hashes."""
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """One piece of news, by one gateway. Without names it is about everything."""
+    """One announcement of a change, from one gateway. Without names it concerns everything."""
 
     by: str
     news: ChangeKind
     names: tuple[str, ...] = ()
 
     def written(self) -> str:
-        """As it is sent; with too many or too long names, it is about everything."""
+        """The form in which it is sent; with too many or too long names, it concerns everything."""
         for names in (sorted(set(self.names))[: _MOST_NAMES + 1], []):
             body = json.dumps({"v": _VERSION, "by": self.by, "news": self.news.value, "names": names})
             if len(body) <= LONGEST and len(names) <= _MOST_NAMES:
@@ -52,7 +52,7 @@ class Announcement:
 
 
 def read_announcement(body: object) -> Announcement | None:
-    """What another gateway announced; None if nothing that this version knows."""
+    """The announcement of another gateway; None if this version does not know it."""
     if not isinstance(body, str) or len(body) > LONGEST:
         return None
     try:
@@ -71,10 +71,10 @@ def read_announcement(body: object) -> Announcement | None:
 
 @dataclass(frozen=True)
 class PeerGateway:
-    """One process, in one life: after a restart it has another id."""
+    """One gateway process; it has another id after a restart."""
 
     id: str
     address: str
-    """Where the others reach it, such as `http://10.0.0.7:8765`."""
+    """The address for other gateways, such as `http://10.0.0.7:8765`."""
     version: str
     started_at_ms: int

@@ -1,7 +1,7 @@
-"""Patterns of names: `*`, `?` and `[...]`, in the letter case they are written in. Called by rules and risks.
+"""Case-sensitive name patterns with `*`, `?` and `[...]`. Used by rules and risks.
 
-Matching takes time in proportion to the name, whatever the pattern: between two stars, the first place that fits is as
-good as any, so nothing is ever tried twice. Pure.
+Matching takes time proportional to the name, whatever the pattern: between two stars, the first match is as good as
+any, so there is no backtracking. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVERYTHING: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What stands between two stars: always as long as it is written. A literal, or an expression without repeats."""
+    """The part between two stars, with a fixed length: a literal, or a regular expression without repetition."""
 
     length: int
     literal: str | None = None
@@ -30,7 +30,7 @@ class Piece:
         return self.expression.match(name, place) is not None
 
     def after(self, name: str, place: int, end: int) -> int:
-        """Where the name goes on after the first place that fits; -1 if none does."""
+        """The end of the first match in the name; -1 if there is none."""
         if self.expression is None:
             found = name.find(self.literal or "", place, end)
         else:
@@ -41,15 +41,15 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """One pattern, ready to match."""
+    """A compiled pattern."""
 
     pattern: str
     pieces: tuple[Piece, ...]
-    """One more than there are stars."""
+    """The parts between stars: one more than there are stars."""
     plain: tuple[str, ...] | None
-    """The same as texts, if there is no sign but stars: most patterns, and compared much faster."""
+    """The pieces as texts, if the pattern has no wildcards but stars: most patterns, and compared much faster."""
     literals: tuple[str, ...]
-    """Every stretch of plain characters that a name must contain to match."""
+    """Every sequence of literal characters that a matching name must contain."""
 
     @property
     def is_everything(self) -> bool:
@@ -61,17 +61,17 @@ class Glob:
 
     @property
     def prefix(self) -> str:
-        """What a name must begin with, if everything before the first star is plain."""
+        """The prefix that a name must have, if everything before the first star is literal."""
         return self.pieces[0].literal or ""
 
     @property
     def suffix(self) -> str:
-        """What a name must end in, if everything after the last star is plain."""
+        """The suffix that a name must have, if everything after the last star is literal."""
         return self.pieces[-1].literal or ""
 
     @property
     def text(self) -> str:
-        """The only name that a literal matches."""
+        """The only name that a literal pattern matches."""
         return self.pieces[0].literal or ""
 
     def matches(self, name: str) -> bool:
@@ -104,7 +104,7 @@ class Glob:
 
 @lru_cache(maxsize=50_000)
 def glob(pattern: str) -> Glob:
-    """Read a pattern. A ValueError says what is wrong with it."""
+    """Compiles a pattern. Raises ValueError with the mistake in it."""
     if len(pattern) > LONGEST_PATTERN:
         raise ValueError(f"a pattern has at most {LONGEST_PATTERN} characters, not {len(pattern):,}")
     pieces: list[Piece] = []
@@ -122,7 +122,7 @@ def glob(pattern: str) -> Glob:
 
 
 def _piece(signs: list[str], literals: list[str]) -> Piece:
-    """The piece that these signs make; its plain stretches are added to `literals`."""
+    """The piece for these signs; its literal parts are added to `literals`."""
     stretch = ""
     for sign in [*signs, "?"]:
         if len(sign) == 1 and sign != "?":
@@ -137,14 +137,14 @@ def _piece(signs: list[str], literals: list[str]) -> Piece:
 
 
 def _signs(pattern: str) -> Iterator[str]:
-    """A pattern's signs: a plain character, `?`, `*`, or a class as a regular expression writes it."""
+    """The signs of a pattern: a plain character, `?`, `*`, or a character class as in regular expressions."""
     place = 0
     while place < len(pattern):
         if pattern[place] != "[":
             yield pattern[place]
             place += 1
             continue
-        # As in a shell, a bracket that closes at once is one of the characters: `[]]`, `[!]]`.
+        # As in a shell, a bracket right after the opening one is a character of the class: `[]]`, `[!]]`.
         inside = place + 2 if pattern[place + 1 : place + 2] == "!" else place + 1
         end = pattern.find("]", inside + 1)
         if end < 0:

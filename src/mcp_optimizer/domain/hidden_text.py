@@ -1,9 +1,9 @@
-"""Characters that a person does not see and a model reads: found, removed for models, shown to people. Pure.
+"""Finds characters that are invisible to people but read by models; removes or shows them. Pure.
 
-Hidden are zero-width characters, controls of the writing direction, tag characters, soft hyphens, fillers and variation
-selectors. Not hidden, because they change what is seen: joiners after a letter of a script that needs them (Arabic,
-Indic scripts and others) and between two emoji, one selector after an emoji or a keycap, and the tags of the three
-flags that have them. Values that a program compares are never changed.
+Hidden are zero-width characters, direction controls, tag characters, soft hyphens, fillers and variation selectors. Not
+hidden, because they change what is seen: joiners after a letter of a script that needs them (Arabic, Indic scripts and
+others) and between two emoji, one selector after an emoji or a keycap, and the tags of the three flags that have them.
+Values that a program compares are never changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _JOINED = (
     "\u0620-\u08ff\u0900-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u18aa"
     "\ua840-\ua877\ufb50-\ufdff\ufe70-\ufefe"
 )
-"""Scripts whose letters a joiner, or its absence, writes differently."""
+"""Scripts in which a joiner, or its absence, changes how letters look."""
 
 _SUSPECTS = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -50,11 +50,11 @@ _VALUES = frozenset(
 _NAMED = frozenset("properties patternProperties $defs definitions dependentSchemas dependencies".split())
 """Keywords whose members have names of their own: a property may be called `default`."""
 _UNTOUCHED = frozenset({"name", "_meta", "icons"})
-"""Fields of a tool that are no text for a model."""
+"""Fields of a tool that are not text for a model."""
 
 
 def has_hidden(text: str) -> bool:
-    """Whether a text has hidden characters. Costs next to nothing for the many texts that have none."""
+    """Whether a text has hidden characters. Almost free for the many texts that have none."""
     return not text.isascii() and any(_is_hidden(found) for found in _suspicious(text))
 
 
@@ -72,7 +72,7 @@ def with_hidden_shown(text: str) -> str:
 
 
 def tool_without_hidden(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool's definition with all of its texts as a person would see them; names and values stay as they are."""
+    """A tool's definition with all texts as a person would see them; names and values stay unchanged."""
     return {key: value if key in _UNTOUCHED else _seen(value) for key, value in tool.items()}
 
 
@@ -97,7 +97,7 @@ def _suspicious(text: str) -> list[re.Match[str]]:
 
 
 def _is_hidden(found: re.Match[str]) -> bool:
-    # The last alternative: none of those before it says that the character is seen.
+    # The last alternative of the expression: none of the visible cases before it matched.
     return found.lastgroup == "hidden"
 
 

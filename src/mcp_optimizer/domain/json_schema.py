@@ -1,7 +1,7 @@
-"""How a JSON Schema is read that anybody may have written: what is not as it should be is as if it were not there.
+"""Reads JSON Schemas from any source: a malformed part is treated as absent.
 
-Pure, and below every room that reads schemas. Knows single keywords only; where schemas stand inside a schema is
-`compression/walk.py`, and what a reference points at `compression/references.py`.
+Pure, and below every room that reads schemas. Knows single keywords only; `compression/walk.py` finds the schemas
+inside a schema, and `compression/references.py` resolves references.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
-"""The least that a tool's input schema may say; what a tool is listed with whose signature says the rest."""
+"""The minimal input schema of a tool; listed for a tool whose signature describes the arguments."""
 
 
 def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,28 +19,28 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def required_of(schema: Mapping[str, Any]) -> list[str]:
-    """The names of the members that an object must have, in the order in which they stand there."""
+    """The names of the members that an object must have, in their order."""
     return names(schema.get("required"))
 
 
 def reference_of(schema: Mapping[str, Any]) -> str | None:
-    """What a schema refers to."""
+    """The reference of a schema, or None."""
     found = schema.get("$ref")
     return found if isinstance(found, str) else None
 
 
 def named(schema: Mapping[str, Any], keyword: str) -> dict[str, Any]:
-    """What a keyword holds by name: `properties`, `patternProperties`, `$defs`."""
+    """The object under a keyword, such as `properties`, `patternProperties` or `$defs`."""
     found = schema.get(keyword)
     return found if isinstance(found, dict) else {}
 
 
 def listed(schema: Mapping[str, Any], keyword: str) -> list[Any]:
-    """What a keyword holds in a row: `allOf`, `anyOf`, `enum`."""
+    """The list under a keyword, such as `allOf`, `anyOf` or `enum`."""
     found = schema.get(keyword)
     return found if isinstance(found, list) else []
 
 
 def names(value: object) -> list[str]:
-    """The texts of a list of names; nothing else can be one."""
+    """The texts in a list of names; other items are ignored."""
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []

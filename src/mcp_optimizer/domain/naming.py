@@ -1,9 +1,8 @@
-"""How tools, prompts and resources are named to clients: by their own name if that is enough, otherwise with their
-server.
+"""Names tools, prompts and resources for clients: by their own name if it is unambiguous, otherwise with their server.
 
 A tool or prompt becomes `server__name`, a URI `server+uri`. A name that begins with a configured server's name refers
-only to that server, whether it runs or not; nothing of another server ever gets such a name. A tool is only listed
-under a name that models' APIs accept (`is_listable`). Pure.
+only to that server, whether it runs or not; no other server's objects ever get such a name. A tool is only listed under
+a name that models' APIs accept (`is_listable`). Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, 
 
 SEPARATOR = "__"
 _SPELLINGS = re.compile(r"(?=(__|[./:]))")
-"""How a server's name is joined to a tool's, here and by the clients that models were trained with.
+"""The separators between a server's and a tool's name: ours, and those of clients that models were trained with.
 
 A lookahead, because matches may overlap: `a___b` is `_b` of `a`, or `b` of `a_`.
 """
@@ -54,15 +53,15 @@ class ServerNames:
         self._by_folded: dict[str, list[str]] = {}
         for server in sorted(self.all):
             self._by_folded.setdefault(server.casefold(), []).append(server)
-        # Only as much of a name is examined as a server's name can take, however long it is.
+        # Only the part of a name that a server's name can fill is examined, however long the name is.
         self._longest = max((max(len(server), len(server.casefold())) for server in self.all), default=-1)
 
     def among(self, servers: Iterable[str]) -> ServerNames:
-        """As if no other servers were configured."""
+        """The same names as if only these servers were configured."""
         return ServerNames(self.all.intersection(servers), self._ours)
 
     def readings(self, name: str) -> list[Reading]:
-        """Every way to split a name into a server and the rest; none for a name that refers to no server."""
+        """Every way to split a name into a server and the rest; empty for a name that refers to no server."""
         found = dict.fromkeys(self._read(name))
         if name[: len(_MCP)].casefold() == _MCP:
             found |= dict.fromkeys(self._read(name[len(_MCP) :]))
@@ -76,15 +75,15 @@ class ServerNames:
                 yield from ((server, rest) for server in self._called(name[:at]))
 
     def is_ours(self, name: str) -> bool:
-        """Whether a name is that of one of the gateway's own tools, in any spelling."""
+        """Whether any spelling of a name means one of the gateway's own tools."""
         return len(name) <= _LONGEST_OF_OURS and _key(name) in self._ours
 
     def _called(self, name: str) -> Sequence[str]:
-        """The servers with this name: exactly, otherwise in other letter case."""
+        """The servers with this name: an exact match, otherwise matches in other letter case."""
         return (name,) if name in self.all else self._by_folded.get(name.casefold(), ())
 
     def meant(self, name: str) -> dict[str, list[str]]:
-        """The servers that a name refers to, each with the possible own name there, most likely first.
+        """The servers that a name may refer to, each with the possible own names there, most likely first.
 
         Several are possible (`a__b__c` is `b__c` of `a` and `c` of `a__b`); such a name is ambiguous.
         """
@@ -120,14 +119,16 @@ class NamesOfServer:
         self._tidied = Counter(_tidied(name) for name in own if not accepts(name))
 
     def stands_alone(self, name: str) -> bool:
-        """Whether one of its names, unchanged, refers to no other server, nothing else of this one, and not to us."""
+        """Whether one of its names, unchanged, refers to nothing else: no other server, nothing else of this one, none
+        of our own tools.
+        """
         if self._servers.is_ours(name) or not self._accepts(name):
             return False
         meant = self._servers.meant(name)
         return not meant or (meant.keys() == {self._server} and self._calls(name) == name)
 
     def qualified(self, name: str) -> str:
-        """One of its names with the server's in front, in a form that can mean nothing else."""
+        """One of its names prefixed with the server's, in a form that can mean nothing else."""
         qualified = name
         for _ in range(_MOST_REPEATED):
             qualified = f"{self._server}{SEPARATOR}{qualified}"
@@ -135,13 +136,13 @@ class NamesOfServer:
                 return qualified
         tidied = _tidied(name)
         qualified = f"{self._server}{SEPARATOR}{tidied}"
-        # Without the characters that are not accepted, if that is no other tool's name and no other becomes the same.
+        # Without the characters that are not accepted, if the result is unique.
         if not self._accepts(name) and self._tidied[tidied] == 1 and self._means(qualified, None):
             return qualified
         return alias(self._server, name)
 
     def _means(self, qualified: str, name: str | None) -> bool:
-        """Whether a name may be listed, and refers to this server alone and to one of its own names, or to none."""
+        """Whether a name is listable and refers to this server alone: to the given one of its own names, or to none."""
         is_this_server = self._servers.meant(qualified).keys() == {self._server}
         return self._accepts(qualified) and is_this_server and self._calls(qualified) == name
 
@@ -150,9 +151,9 @@ class NamesOfServer:
 
 
 def alias(server: str, name: str) -> str:
-    """A name that refers to no server whatever their names, because it contains no separator; always listable."""
+    """A name without any separator, so that it refers to no server whatever their names; always listable."""
     digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
-    # A long server's name leaves room for the tool's, which says more.
+    # A long server name is cut to leave room for the tool's name, which says more.
     spoken = "_".join(_JOINTS.sub("_", part).strip("_") for part in (server[:_LONGEST_SERVER], name))
     words = spoken[: _LONGEST_ALIAS - _DIGEST - 1].strip("_")
     return f"{words or 'tool'}_{digest}"
@@ -168,7 +169,7 @@ def public_names(
 ) -> list[str]:
     """Unique names for pairs of server and own name, in their order; the same pairs always get the same names.
 
-    `servers` are all configured ones, including those that have nothing here. `accepts`: which names may be listed.
+    `servers` are all configured ones, including servers without any pair. `accepts`: which names may be listed.
     """
     servers = servers or ServerNames(server for server, _ in pairs)
     own: dict[str, set[str]] = {}
@@ -180,7 +181,7 @@ def public_names(
         None if shared[name] == 1 and of_server[server].stands_alone(name) else of_server[server].qualified(name)
         for server, name in pairs
     ]
-    # An alias may be the real name of another.
+    # An alias may equal another tool's real name.
     taken = {name for name in qualified if name is not None}
     return [
         long or (name if name not in taken else of_server[server].qualified(name))
@@ -189,7 +190,7 @@ def public_names(
 
 
 class ServerSchemes:
-    """The scheme of each configured server at the start of a URI."""
+    """The URI scheme prefix of each configured server."""
 
     def __init__(self, servers: Iterable[str]) -> None:
         self._of: dict[str, str] = {}
@@ -205,7 +206,7 @@ class ServerSchemes:
         return f"{self._of.get(server) or _scheme(server)}+{uri}"
 
     def reading(self, uri: str) -> Reading | None:
-        """The server and its own URI, for a URI with a server in it; None if there is none."""
+        """The server and its own URI, for a URI with a server in it; None for any other URI."""
         prefix, separator, own = uri.partition("+")
         server = self._servers.get(prefix.lower()) if separator and own else None
         return (server, own) if server is not None else None
@@ -222,7 +223,7 @@ def public_uris(pairs: Collection[Reading], schemes: ServerSchemes | None = None
         if len(servers[uri]) > 1:
             return False
         reading = schemes.reading(uri)
-        # Unchanged, it would be read as another server's, or as another of its own.
+        # Unchanged, it would be read as a URI of another server, or as another one of its own.
         return reading is None or (reading[0] == server and server not in servers.get(reading[1], ()))
 
     return [uri if is_enough(server, uri) else schemes.public(server, uri) for server, uri in pairs]
@@ -234,5 +235,5 @@ def _scheme(server: str) -> str:
 
 
 def _key(name: str) -> str:
-    """What all spellings of a name have in common."""
+    """A key that all spellings of a name share."""
     return "".join(letter for letter in name if letter.isalnum()).casefold()

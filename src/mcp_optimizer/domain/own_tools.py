@@ -1,7 +1,7 @@
-"""The gateway's own tools, as every model sees them in every prompt, and how far scripts are on.
+"""The gateway's own tools, as every model sees them in every prompt, and the modes of scripts.
 
-Their cost is part of the product: a test keeps them under 400 tokens together, and under 600 with scripts, also where
-calls that only read are apart. Pure data.
+Their cost is part of the product: a test keeps them under 400 tokens together, and under 600 with scripts, even with a
+separate tool for read-only calls. Pure data.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits, LoadMarks
 from mcp_optimizer.domain.principal import Risk
 
 SCRIPT_META_KEY = "mcp-optimizer/script"
-"""The `_meta` key for what a script did: its calls, and the tokens that stayed out of the context."""
+"""The `_meta` key for a script's account: its calls, and the tokens that stayed out of the context."""
 
 
 class ScriptMode(StrEnum):
     """Which tools scripts may call."""
 
     OFF = "off"
-    """There are no scripts."""
+    """No scripts."""
     READ = "read"
     """Tools that only read."""
     WRITE = "write"
@@ -30,7 +30,7 @@ class ScriptMode(StrEnum):
 
     @property
     def most(self) -> Risk:
-        """The worst class of tools that a script calls."""
+        """The highest risk class of tools that a script may call."""
         return Risk.DESTRUCTIVE if self is ScriptMode.WRITE else Risk.READ
 
 
@@ -45,30 +45,30 @@ NATIVE_INSTRUCTIONS = "What was cut of a result, read_result reads."
 INSTRUCTIONS = "Gives access to many tools of many servers: search with find_tool, then run with call_tool."
 
 LIST_TTL_MS = 3_600_000
-"""How long a client may keep the list of them where they do not change while the gateway runs."""
+"""How long a client may cache the list of our tools if it cannot change while the gateway runs."""
 
 CHANGING_TTL_MS = 60_000
-"""The same of a list that changes when a server comes or goes."""
+"""The same for a list that changes when a server starts or stops."""
 
 
 @dataclass(frozen=True)
 class Signpost:
-    """What is behind the gateway, in a line: `kanban (boards, cards), sql (tables)`; "" where that is not known."""
+    """One line about the servers behind the gateway: `kanban (boards, cards), sql (tables)`; "" if unknown."""
 
     servers: str = ""
     may_change: bool = True
-    """Whether it may be said, or be another one, as long as the gateway runs."""
+    """Whether this line may appear or change while the gateway runs."""
 
     @property
     def instructions(self) -> str:
-        """The gateway's own, of which some clients show the first line only."""
+        """The gateway's own instructions. Some clients show only their first line."""
         if not self.servers:
             return INSTRUCTIONS
         return f"Tools of {self.servers}: search with find_tool, then run with call_tool."
 
     @property
     def native_instructions(self) -> str:
-        """Where all tools are listed."""
+        """The instructions if all tools are listed."""
         return f"Tools of {self.servers or 'many servers'}. {NATIVE_INSTRUCTIONS}"
 
     @property
@@ -77,11 +77,11 @@ class Signpost:
 
     @property
     def scope(self) -> str:
-        """Whom a list with it is the same for: what is behind the gateway depends on who asks."""
+        """The cache scope of a list with this line: the servers behind the gateway depend on the caller."""
         return "private" if self.may_change else "public"
 
     def on(self, tools: Sequence[dict[str, Any]], habits: ClientHabits = UNKNOWN) -> tuple[dict[str, Any], ...]:
-        """Our own tools as this client gets them: find_tool says what it searches."""
+        """Our own tools for this client; find_tool says what it searches."""
         named = tuple(self._named(tool) for tool in tools)
         if (marks := habits.load_marks) is None:
             return named
@@ -93,13 +93,13 @@ class Signpost:
         return {**tool, "description": f"{tool['description']} Servers: {self.servers}."}
 
     def _loaded(self, tool: str, marks: LoadMarks) -> dict[str, Any]:
-        """A search for these tools would be a search for the search."""
+        """Marks our tools as always loaded: otherwise a client would have to search for the search."""
         hint = {marks.hint: self.servers} if self.servers and tool == "find_tool" else {}
         return {marks.always: True, **hint}
 
 
 NO_SIGNPOST = Signpost(may_change=False)
-"""Where nobody is told what is behind the gateway."""
+"""Used if callers are not shown what is behind the gateway."""
 
 
 _SOUGHT: dict[str, Any] = {
@@ -130,7 +130,7 @@ FIND_TOOL_FOR_SCRIPTS: dict[str, Any] = {
         "required": ["tool_description"],
     },
 }
-"""Where there are scripts."""
+"""find_tool, if scripts are available."""
 
 CALL_TOOL: dict[str, Any] = {
     "name": "call_tool",
@@ -169,8 +169,8 @@ CALL_ANY_TOOL: dict[str, Any] = {
         "required": ["tool_name", "parameters"],
     },
 }
-"""Beside call_tool_read, which says what its arguments are. It takes the others too; names that find_tool shows need no
-server, and what a tool says of a change that it made is short.
+"""Used next to call_tool_read, which explains the arguments. It accepts read-only tools too; names from find_tool need
+no server, and a tool's answer about a change is short.
 """
 
 LIST_TOOLS: dict[str, Any] = {
@@ -227,28 +227,28 @@ RUN_READ_SCRIPT: dict[str, Any] = {
     "inputSchema": {"type": "object", "properties": {"script": {"type": "string"}}, "required": ["script"]},
     "annotations": {"readOnlyHint": True},
 }
-"""Where scripts may only read."""
+"""run_script, if scripts may only read."""
 
 OWN_TOOLS = (FIND_TOOL, CALL_TOOL, LIST_TOOLS, READ_RESULT)
 SPLIT_TOOLS = (FIND_TOOL, CALL_TOOL_READ, CALL_ANY_TOOL, LIST_TOOLS, READ_RESULT)
-"""With calls that only read apart, so that a client can approve these once and ask about the others."""
+"""Read-only calls have a tool of their own, so that a client can approve them once and ask about the others."""
 
 OWN_NAMES = (*(tool["name"] for tool in SPLIT_TOOLS), RUN_SCRIPT["name"])
 """Names that no server's tool gets, whatever the settings: otherwise a setting would rename tools."""
 
 CALLING = frozenset({"call_tool", "call_tool_read"})
-"""The tools of ours that call another."""
+"""Our tools that call other tools."""
 
 
 def splits_calls(habits: ClientHabits, wanted: bool | None) -> bool:
-    """Whether a client gets calls that only read apart: as the settings say, or by its habits if `wanted` is None."""
+    """Whether read-only calls get their own tool: by the settings, or by the client's habits if `wanted` is None."""
     return habits.asks_by_tool if wanted is None else wanted
 
 
 def own_tools(
     *, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF, native: bool = False
 ) -> tuple[dict[str, Any], ...]:
-    """The tools of ours that clients see. `native`: beside all others, among which the client searches itself."""
+    """Our tools that clients see. `native`: next to all other tools, which the client searches itself."""
     tools = (READ_RESULT,) if native else SPLIT_TOOLS if split_calls else OWN_TOOLS
     if scripts is ScriptMode.OFF:
         return tools

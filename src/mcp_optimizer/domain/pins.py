@@ -1,6 +1,6 @@
-"""What servers and tools were when they were approved, and what is held back because it changed. Frozen values.
+"""Servers and tools as they were approved, and changed ones that are held back. Frozen values.
 
-`trust` compares, `db` stores, the catalog leaves out what is held, and the gateway says so.
+`access/trust` compares them, `db` stores them, the catalog omits held tools, and the gateway reports them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from mcp_optimizer.domain.tools import Definition
 
 
 class TrustMode(StrEnum):
-    """What happens to tools of a server that changed, or are new, since its tools were approved."""
+    """How the gateway treats tools of a server that changed, or are new, since its tools were approved."""
 
     OFF = "off"
-    """Nothing: nobody looks."""
+    """Changes are not checked."""
     WARN = "warn"
     """They are used and reported."""
     BLOCK = "block"
-    """They are neither found nor called until somebody approves them."""
+    """They are neither found nor called until a person approves them."""
 
 
 class ToolChange(StrEnum):
@@ -31,22 +31,22 @@ class ToolChange(StrEnum):
     SERVER = "server changed"
     """The tool is the same, but its server has another command or URL."""
     UNKNOWN = "unknown"
-    """What was approved cannot be read, so nobody can say."""
+    """The approved definition cannot be read, so the change is unknown."""
 
 
 INSTRUCTIONS = ""
-"""The name under which a server's instructions are pinned, beside its tools, none of which can have it."""
+"""The name under which a server's instructions are pinned next to its tools; no tool can have it."""
 
 _INSTRUCTIONS_READ = 1_000
 
 
 def read_of(instructions: str) -> str:
-    """As much of a server's instructions as is ever searched or shown, and therefore pinned."""
+    """The part of a server's instructions that is searched or shown, and therefore pinned."""
     return instructions[:_INSTRUCTIONS_READ]
 
 
 class PinState(StrEnum):
-    """Whether somebody approved what a row of the pins says, or still has to."""
+    """Whether a stored pin is approved, or waits for approval."""
 
     APPROVED = "approved"
     WAITING = "waiting"
@@ -54,7 +54,7 @@ class PinState(StrEnum):
 
 @dataclass(frozen=True)
 class ServerPin:
-    """What a server is: a hash of its command or URL, and those without secrets, for people."""
+    """The identity of a server: a hash of its command or URL, and both without secrets, for people."""
 
     identity: str
     shown: str
@@ -63,10 +63,10 @@ class ServerPin:
 
 @dataclass(frozen=True, slots=True)
 class ToolPin:
-    """What a tool is, or a server's instructions: hashes, and the definition as it was sent, as compressed JSON.
+    """The identity of a tool, or of a server's instructions: hashes, and the definition as sent, in compressed JSON.
 
-    Without a `hash`, it was turned off when its server's tools were approved, and nobody has seen it yet. That hash
-    leaves out what gateways before schema 0015 left out, which may use the same database.
+    Without a `hash`, the tool was turned off when its server's tools were approved, and has not been reviewed yet. That
+    hash omits the fields that gateways before schema 0015 omitted, which may use the same database.
     """
 
     hash: str
@@ -74,19 +74,19 @@ class ToolPin:
     by: str = ""
     at_ms: int = 0
     whole: str = ""
-    """The hash of all fields, whatever the order of lists and keys; empty if only an older gateway has seen it."""
+    """The hash of all fields, regardless of the order of lists and keys; empty if only an older gateway has seen it."""
     sent: str = ""
     """The `definition_hash` of the definition, byte for byte."""
 
     @property
     def version(self) -> str:
-        """Stands for exactly what is approved with it."""
+        """Identifies exactly what an approval of this pin covers."""
         return self.whole or self.hash
 
 
 def seen_first(known: Mapping[str, ToolPin], found: Mapping[str, ToolPin]) -> dict[str, ToolPin]:
-    """Those of the found pins that say nothing else than the known ones do, and more: of tools that were turned off, of
-    instructions, and of fields that an older gateway did not look at. The latter keep their time and their author.
+    """The found pins that agree with the known ones but say more: about tools that were turned off, instructions, and
+    fields that an older gateway ignored. The latter keep their time and their author.
     """
     new: dict[str, ToolPin] = {}
     for name, pin in found.items():
@@ -101,7 +101,7 @@ def seen_first(known: Mapping[str, ToolPin], found: Mapping[str, ToolPin]) -> di
 
 @dataclass(frozen=True)
 class Pins:
-    """All that is stored about one server: what was approved, and what waits for approval."""
+    """Everything stored about one server: approved pins, and pins that wait for approval."""
 
     approved: ServerPin | None = None
     tools: Mapping[str, ToolPin] = field(default_factory=dict)
@@ -117,39 +117,39 @@ class Pins:
 
 
 Mark = tuple[int, int]
-"""How many tools of a server are approved, and the sum of the moments at which they were."""
+"""How many tools of a server are approved, and the sum of their approval times."""
 
 NO_MARK: Mark = (0, 0)
 
 
 @dataclass(frozen=True)
 class HeldTool:
-    """A listed tool that nobody approved as it is now."""
+    """A listed tool whose current form is not approved."""
 
     server: str
     name: str
     change: ToolChange
     approved_at_ms: int
-    """When it was approved as it was before; for a new one, when its server's tools were."""
+    """When its previous form was approved; for a new tool, when its server's tools were."""
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """What of a server's listing may be found and called, and what is known against the rest."""
+    """The part of a server's listing that may be found and called, and the objections to the rest."""
 
     definitions: Sequence[Definition]
     held: Mapping[str, HeldTool] = field(default_factory=dict)
-    """Tools that are left out, by their own names."""
+    """Omitted tools, by their own names."""
     withheld: Sequence[Definition] = ()
-    """Their definitions, to be considered again after an approval."""
+    """Their definitions, to be checked again after an approval."""
     announced: Mapping[str, HeldTool] = field(default_factory=dict)
-    """Tools that changed and are used all the same."""
+    """Changed tools that are used nevertheless."""
     instructions: str = ""
-    """As much of the server's instructions as may be searched and shown."""
+    """The part of the server's instructions that may be searched and shown."""
     other_instructions: HeldTool | None = None
-    """That nobody approved the instructions as they are now, whether or not they are used."""
+    """Set if the current instructions are not approved, whether or not they are used."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is known against any of it."""
+        """Whether there is no objection to any part."""
         return not (self.held or self.announced or self.other_instructions)

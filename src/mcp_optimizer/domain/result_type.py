@@ -8,7 +8,7 @@ from typing import Any
 INPUT_REQUIRED = "input_required"
 
 ANSWERS = ("inputResponses", "requestState")
-"""The keys of the client's next request in that case."""
+"""The keys by which the client's next request provides the input."""
 
 
 def is_input_required(result: Mapping[str, Any]) -> bool:

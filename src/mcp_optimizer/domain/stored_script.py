@@ -1,4 +1,4 @@
-"""A script that is kept under a name: what it takes, what it uses, and what it may do at worst.
+"""A stored script: its name, its parameters, the tools it uses, and the worst it may do.
 
 Frozen values; knows neither tools nor how scripts run.
 """
@@ -15,7 +15,7 @@ from mcp_optimizer.domain.naming import SEPARATOR
 from mcp_optimizer.domain.principal import Risk
 
 SCRIPTS: Final = "scripts"
-"""The server that has the stored scripts as its tools, unless a server of the user's has the name."""
+"""The server that provides the stored scripts as tools, unless one of the user's servers has this name."""
 
 
 class ParameterType(StrEnum):
@@ -31,7 +31,7 @@ class ParameterType(StrEnum):
 
     @classmethod
     def named(cls, text: str) -> ParameterType | None:
-        """The type that a person means, by its name in JSON Schema or in Python."""
+        """The type that a person names in JSON Schema's or Python's terms; None if there is none."""
         return _PYTHON.get(text) or next((one for one in cls if one.value == text), None)
 
     def admits(self, value: Any) -> bool:
@@ -62,7 +62,7 @@ _VALUES: Final[Mapping[ParameterType, Any]] = {
 
 @dataclass(frozen=True)
 class ScriptParameter:
-    """A value that the caller gives. `default` is JSON; empty: the caller must give one."""
+    """A value that the caller provides. `default` is JSON; empty: the caller must provide a value."""
 
     name: str
     type: ParameterType = ParameterType.ANY
@@ -83,8 +83,8 @@ class ScriptParameter:
 
 @dataclass(frozen=True)
 class UsedTool:
-    """A tool that a script uses, as it was when the script was saved. `may_change`: the person who saved it agreed that
-    the script uses it although it does not only read.
+    """A tool that a script uses, as it was when the script was saved. `may_change`: the person who saved the script
+    agreed to this tool although it does not only read.
     """
 
     server: str
@@ -99,7 +99,7 @@ class UsedTool:
 
 @dataclass(frozen=True)
 class StoredScript:
-    """One script. `risk`: what the tools that it may use could do at worst when it was saved."""
+    """One script. `risk`: the highest risk class, at the time of saving, of the tools that it may use."""
 
     name: str
     source: str
@@ -125,6 +125,6 @@ class StoredScript:
         return {**schema, "required": required} if required else schema
 
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of all parameters: those that were given, else the defaults."""
+        """The values of all parameters: given ones, otherwise defaults."""
         defaults = {one.name: json.loads(one.default) for one in self.parameters if not one.is_required}
         return {**defaults, **arguments}

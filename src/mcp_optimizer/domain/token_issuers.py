@@ -1,4 +1,4 @@
-"""What the settings may say about one issuer of tokens. Values only; `callers` verifies tokens."""
+"""The settings for one issuer of tokens. Values only; `access/callers` verifies tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from mcp_optimizer.domain.principal import Risk
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Only those where verifying a token does not need what makes one."""
+"""Only algorithms with which the key that verifies tokens cannot make them."""
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
@@ -84,7 +84,7 @@ class TokenIssuer(BaseModel):
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Every scope that means something here, in the order of the settings."""
+        """Every scope that has a meaning for the gateway, in the order of the settings."""
         named = [*self.required_scopes, *(scope for risk in Risk for scope in self.risk_scopes.get(risk, ()))]
         return tuple(dict.fromkeys(named))
 
@@ -95,7 +95,7 @@ def is_scope(text: str) -> bool:
 
 
 def distinct(issuers: Sequence[TokenIssuer]) -> list[TokenIssuer]:
-    """The same issuers, if a token can belong to only one of them."""
+    """The same issuers; raises if a token could belong to more than one of them."""
     for what, values in (("name", [one.name for one in issuers]), ("issuer", [one.issuer for one in issuers])):
         if twice := next((value for value in values if values.count(value) > 1), None):
             raise ValueError(f"two issuers have the {what} {twice!r}")

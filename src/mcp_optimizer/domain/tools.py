@@ -1,7 +1,7 @@
 """The values that the rooms of this package exchange: servers, tools and their costs.
 
-Every room above may import these; they import nothing but pydantic. The SDK's types are not used, because
-they drop unknown fields, and a gateway must not.
+Every room above may import these; they import nothing but pydantic. The SDK's types are not used, because they drop
+unknown fields, and a gateway must not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class McpTool(BaseModel):
 
     @property
     def server(self) -> str:
-        """The server that a search found it on; not part of the definition, so empty for any other tool."""
+        """The server on which a search found it; not part of the definition, so empty for any other tool."""
         return self._found[0]
 
     @property
@@ -59,7 +59,7 @@ class McpTool(BaseModel):
         return self._found[1]
 
     def mark_found(self, server: str, score: float) -> Self:
-        """Remember where it was found, and how likely it answers. Returns itself."""
+        """Records where a search found it, and how likely it answers. Returns itself."""
         self._found = (server, score)
         return self
 
@@ -86,17 +86,17 @@ class Definition:
     definition_hash: str
 
     def __hash__(self) -> int:
-        # Asked for several times in a call.
+        # Needed several times in a call.
         return hash(self.definition_hash)
 
     @classmethod
     def of(cls, tool: McpTool) -> Self:
-        """Serialize the tool once; count and hash are both made from this text."""
+        """Serializes the tool once; both its count and its hash use this text."""
         return cls.packing(tool.name, tool.model_dump_json())
 
     @classmethod
     def packing(cls, name: str, wire_json: str) -> Self:
-        """From a tool that is already serialized."""
+        """Makes a definition from a tool that is already serialized."""
         return cls(name, zlib.compress(_bytes(wire_json), level=1), _hash(wire_json))
 
     @property
@@ -105,11 +105,11 @@ class Definition:
 
     @property
     def details(self) -> McpTool:
-        """The parsed definition, cached for the most recently used ones. Its texts have no hidden characters."""
+        """The parsed definition without hidden characters in its texts, cached for the most recently used tools."""
         return _recently_parsed(self)
 
     def parsed(self) -> McpTool:
-        """Parsed without caching, and without hidden characters in its texts."""
+        """The parsed definition without hidden characters in its texts, not cached."""
         wire_json = self.wire_json
         sent = _read(wire_json)
         if not has_hidden(wire_json):
@@ -118,17 +118,17 @@ class Definition:
         return McpTool.model_validate(seen, by_name=False, by_alias=True)
 
     def sent(self) -> McpTool:
-        """Parsed exactly as its server sent it, for people and for counting."""
+        """The definition exactly as its server sent it, for people and for counting."""
         return _read(self.wire_json)
 
     @property
     def has_hidden_text(self) -> bool:
-        """Whether it has characters that a person does not see."""
+        """Whether it has characters that a person cannot see."""
         return has_hidden(self.wire_json)
 
     @property
     def readable_json(self) -> str:
-        """What a model may read: the wire form without hidden characters in its texts."""
+        """The text that a model may read: the wire form without hidden characters in its texts."""
         return self.parsed().model_dump_json() if self.has_hidden_text else self.wire_json
 
 
@@ -143,8 +143,8 @@ def _recently_parsed(definition: Definition) -> McpTool:
 
 @lru_cache(maxsize=16_384)
 def shape_key(server: str, definition_hash: str, principal: str = LOCAL_PRINCIPAL.id) -> str:
-    """The key of what a server's tool returns to one caller: two servers may define a tool alike and return different
-    things, and what one caller is returned is not for others. It begins with the key of the tool, up to a dot.
+    """The key of the result shape of a tool for one caller: two servers may define a tool alike but return different
+    results, and a caller's results are not for others. It begins with the key of the tool, up to a dot.
     """
     tool = _hash(f"{server}\0{definition_hash}")
     return tool if principal == LOCAL_PRINCIPAL.id else f"{tool}.{_hash(principal)[:32]}"
@@ -155,13 +155,13 @@ def _hash(wire_json: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    # JSON may contain half a surrogate pair; the reader decides what to do with it.
+    # JSON may contain a lone surrogate; the reader decides how to handle it.
     return text.encode("utf-8", "surrogatepass")
 
 
 class ServerStatus(StrEnum):
-    """The state of a server. Only a running server's tools are called or counted; they are also found while it starts
-    again.
+    """The state of a server. Only a running server's tools are called; they are also found while it starts again, and
+    while it rests, because nothing has needed it for a while.
     """
 
     STARTING = "starting"
@@ -169,10 +169,16 @@ class ServerStatus(StrEnum):
     FAILED = "failed"
     LOGIN_NEEDED = "login needed"
     STOPPED = "stopped"
+    RESTING = "starts when needed"
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether it runs, or will when it is needed."""
+        return self in (ServerStatus.RUNNING, ServerStatus.RESTING)
 
     @property
     def has_failed(self) -> bool:
-        """Whether it does not run, and nothing is being done about it this moment."""
+        """Whether it does not run and no restart is in progress."""
         return self in (ServerStatus.FAILED, ServerStatus.LOGIN_NEEDED)
 
 
@@ -189,7 +195,7 @@ class McpServer(BaseModel):
 
 
 def _one_dimensional(array: Any) -> Any:
-    # By its name: the library takes 12 MB, and whoever has an array has loaded it.
+    # Compared by name: the library takes 12 MB, and a caller with an array has loaded it.
     if type(array).__name__ != "ndarray" or array.ndim != 1:
         raise ValueError("must be a one-dimensional array")
     return array
@@ -217,7 +223,7 @@ class Tool(BaseModel):
 
 @dataclass(frozen=True)
 class ToolRow:
-    """A tool to be stored, and the key of its vector."""
+    """A tool to be stored, with the key of its vector."""
 
     definition: Definition
     token_count: int
@@ -239,9 +245,7 @@ class BaseUpdateDetails(BaseModel):
 
 
 class ToolUpdateDetails(BaseUpdateDetails):
-    """What to change of a tool. New `details` are recounted in the same transaction, and the embedding of the old ones
-    is forgotten.
-    """
+    """Changes to a tool. New `details` are recounted in the same transaction, and the old embedding is removed."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -252,7 +256,7 @@ class ToolUpdateDetails(BaseUpdateDetails):
 
 
 class TokenMetrics(BaseModel):
-    """What a reply saved compared with sending every tool of every running server."""
+    """The savings of a reply compared with sending every tool of every running server."""
 
     baseline_tokens: int = Field(ge=0, description="Total tokens for all running server tools")
     returned_tokens: int = Field(ge=0, description="Total tokens for returned/filtered tools")

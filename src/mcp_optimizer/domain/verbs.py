@@ -1,4 +1,4 @@
-"""Words that say what somebody wants done, or what a tool does, where several rooms need the same ones. Pure data."""
+"""Words for actions that a request wants or a tool performs, for rooms that need the same ones. Pure data."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ DELETING: Final = (
     "delete remove drop erase clear purge destroy discard uninstall unlink wipe trash forget rid detach unassign "
     "revoke prune"
 )
-"""Words for making something go away, most common first. Search and the risk class of a tool both start from these."""
+"""Words for deleting, most common first. Both search and the risk class of a tool start from these."""

@@ -28,13 +28,13 @@ _MOST_VALIDATORS = 2_000
 _LARGE_TOOL = 5_000
 _LARGE_TEXT = 100_000
 _MANY_PARTS = 5_000
-"""Tokens of a definition, or characters or values of parameters, above which reading and checking goes to a thread."""
+"""Parts above which a thread reads and checks them: tokens of a definition, characters or values of arguments."""
 _PART_TEXT = _LARGE_TEXT // _MANY_PARTS
 
 
 def read_arguments(given: Any, tool: McpTool, foreign: Collection[str] = ()) -> dict[str, Any]:
-    """The arguments as an object: parsed if given as JSON text, without `foreign` keys, unwrapped if nested one level
-    too deep.
+    """Parses the arguments into an object: decodes JSON text, drops `foreign` keys, and unwraps an object nested one
+    level too deep.
     """
     arguments = without(foreign, _as_object(given, tool.name))
     _refuse_unsendable(arguments, tool.name)
@@ -57,13 +57,13 @@ def without(foreign: Collection[str], arguments: dict[str, Any]) -> dict[str, An
 
 
 def foreign_to(definition: Definition, added: Collection[str]) -> Collection[str]:
-    """Of the keys that a client adds to every call, those of which a tool says nothing."""
+    """The keys in `added`, which a client adds to every call, that the tool's definition does not mention."""
     return _foreign_to(definition, frozenset(added)) if added else ()
 
 
 @lru_cache(maxsize=1_024)
 def _foreign_to(definition: Definition, added: frozenset[str]) -> frozenset[str]:
-    # Looked for in all of it: a schema may describe a member in many places, and what a tool may want stays.
+    # Searches all of it: a schema may describe a member in many places, and a key that the tool may want stays.
     wire_json = definition.wire_json
     return frozenset(key for key in added if compact(key) not in wire_json)
 
@@ -78,7 +78,7 @@ def _as_object(given: Any, tool: str) -> dict[str, Any]:
             raise InvalidRequest(
                 f"The parameters of {tool!r} are not valid JSON ({error}). Give them as an object."
             ) from None
-        # Some models encode twice.
+        # Some models encode the arguments twice.
         return _as_object(parsed, tool)
     if not isinstance(given, dict):
         raise InvalidRequest(f"The parameters of {tool!r} must be an object, not {type(given).__name__}.")
@@ -86,7 +86,7 @@ def _as_object(given: Any, tool: str) -> dict[str, Any]:
 
 
 def _refuse_unsendable(arguments: Mapping[str, Any], tool: str) -> None:
-    """Refused here, where it fails one call; in the middle of a connection it would fail all of them."""
+    """Refuses values that cannot be sent: here they fail one call; on the connection they would fail every call."""
     if isinstance(arguments, Written):
         return
     try:
@@ -96,7 +96,7 @@ def _refuse_unsendable(arguments: Mapping[str, Any], tool: str) -> None:
 
 
 class ArgumentCheck:
-    """Validates arguments against tools' own schemas. A broken schema checks nothing."""
+    """Validates arguments against the tools' own schemas. A broken schema admits everything."""
 
     def __init__(self, most_steps: int = DEFAULT_LIMITS.check_steps) -> None:
         self._most_steps = most_steps
@@ -133,26 +133,26 @@ class ArgumentCheck:
 
 
 def _shortened(message: str) -> str:
-    """Both ends of a message that repeats a large value: the subject, and the problem."""
+    """Shortens a message that repeats a large value to its two ends, which name the subject and the problem."""
     half = _LONGEST_PROBLEM // 2
     return message if len(message) <= _LONGEST_PROBLEM else f"{message[:half]} … {message[-half:]}"
 
 
 def takes_long(definition_tokens: int, parameters: Any) -> bool:
-    """Whether reading and checking may take long and goes to a thread; neither the definition nor the parameters are
-    trusted.
+    """Whether reading and checking may be slow and should run in a thread; neither the definition nor the parameters
+    are trusted.
     """
     return definition_tokens > _LARGE_TOOL or not definition_tokens or are_large(parameters)
 
 
 def are_large(parameters: Any) -> bool:
-    """Whether these are many values, or long texts."""
+    """Whether the parameters hold many values or long texts."""
     weight, level = 0, [parameters]
     while level:
         weight += len(level)
         below: list[Any] = []
         for value in level:
-            # Types as JSON has them, because every call is looked at.
+            # Compares exact JSON types, because this runs on every call.
             kind = type(value)
             if kind is str:
                 weight += len(value) // _PART_TEXT

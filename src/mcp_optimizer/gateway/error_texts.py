@@ -12,7 +12,7 @@ _LONGEST_TEXT = 10_000
 def for_model(error: OptimizerError, most: int = _LONGEST_TEXT) -> str:
     """The text a model reads: the problem, and what it needs to get the next call right.
 
-    A text longer than `most` bytes, and so possibly tokens, is reduced to both ends. The schema is not shortened here.
+    A text of more than `most` bytes, and so possibly tokens, keeps only its two ends. The schema is not shortened here.
     """
     text = _both_ends(str(error), most)
     if not isinstance(error, InvalidArguments):
@@ -26,6 +26,6 @@ def for_model(error: OptimizerError, most: int = _LONGEST_TEXT) -> str:
 def _both_ends(text: str, most: int) -> str:
     if len(text) * 4 <= most or len(text.encode("utf-8", "surrogatepass")) <= most:
         return text
-    # As many characters as fit in any encoding.
+    # This many characters fit in any encoding.
     half = most // 8 - 1
     return f"{text[:half]} … {text[-half:]}"

@@ -1,8 +1,8 @@
-"""Finds the tools for a request and puts them into forms, for a program and for a model. Called by the gateway.
+"""Finds the tools for a request and formats them for programs and for models. Called by the gateway.
 
-A request that asks for several actions is searched part by part. Whether it does is decided here, by what is found: a
-request that is only worded like several actions stays one. `about_server` says what a model should know about a server
-before it calls its tools, from the server file and from the server's own instructions, shortened.
+A request for several actions is searched part by part. The tools found decide whether it is one: a request that is only
+worded like several actions stays a single request. `about_server` says what a model should know about a server before
+it calls its tools, from the server file and from the server's own instructions, shortened.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from mcp_optimizer.search.words import name_key, terms
 from mcp_optimizer.upstream.state import UpstreamState
 
 LISTING_PLACES = ("list_allowed_directories", "list_allowed_paths", "list_allowed_roots", "list_repositories")
-"""Names of tools that list the places where their server may work."""
+"""Names of tools that list the places their server may access."""
 
 _LONGEST = 240
 _LONGEST_PATH = 200
 _MOST_PATHS = 3
 _PROGRAMS = re.compile(r"\.(?:[cm]?[jt]s|py|pyz|jar|sh|exe|dll|rb|php|wasm|json|toml|ya?ml|env)$", re.I)
 _NOT_DATA = frozenset("--directory --project --prefix --config --cache --cwd -C -c -m --from --env-file --log".split())
-"""Options whose value says where a program is, not where it works."""
+"""Options whose value locates a program or its setup, not the data it works on."""
 
 _SECRET = re.compile(r"key|token|secret|cred|cert|pass|auth|/\.", re.I)
-"""Options and paths that lead to secrets, or to hidden folders."""
+"""Matches options and paths that lead to secrets or hidden folders."""
 
 
 def about_server(state: UpstreamState, listing: str = "") -> str:
-    """Its purpose, where it works, and the beginning of its instructions; in a line.
+    """One line about a server: its purpose, where it works, and the start of its instructions.
 
-    `listing`: its tool that lists the places it may use. It is named, not called: nobody asked for that call.
+    `listing`: the server's tool that lists the places it may use. It is named, not called: the user asked for no call.
     """
     said = [_line(state.spec.description)] if state.spec.description else []
     if paths := places(state.spec):
@@ -57,7 +57,7 @@ def about_server(state: UpstreamState, listing: str = "") -> str:
     elif listing:
         said.append(f"where it may work: {listing}()")
     if state.instructions and not state.spec.description:
-        # Quoted, because it is the server that says so, and not the gateway or the user.
+        # Quoted, because the server says it, not the gateway or the user.
         words = _line(opening(state.instructions)).replace('"', "'")
         said.append(f'says "{words}"')
     return "; ".join(said)
@@ -70,7 +70,7 @@ def places(spec: ServerSpec) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1_024)
 def _places(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Looked up once: a folder on another machine may take long to answer."""
+    """Cached, because a path on another machine may take long to check."""
     found, before = [], ""
     for argument in arguments:
         value = argument.partition("=")[2] if argument.startswith("-") and "=" in argument else argument
@@ -104,26 +104,26 @@ _LEAST_TOOL = 30
 """Tokens of the smallest tool, which bounds how many tools a reply could hold."""
 
 _OF_A_PART = 4
-"""Tools that are looked at for each of several actions."""
+"""Tools considered for each of several actions."""
 
 _LIKELY = 0.4
-"""How likely each part's tool must be for a request to count as several that does not separate them itself."""
+"""How likely each part's tool must be for a request that does not separate its actions to count as several."""
 
 
 _OBVIOUS = 0.7
-"""How likely a part's tool must be for the part to be taken alone."""
+"""How likely a part's tool must be for the part to be searched on its own."""
 
 _BETTER = 0.5
 """How likely a tool of the other parts' servers must be to be preferred."""
 
 _CERTAIN = 0.9
-"""How likely a tool must be for the whole request to count as one, although it is worded like several."""
+"""How likely a tool must be for a request worded like several actions to count as one."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked for: the request, further words, how many tools, in which form, and by which principal. Made by
-    `Finder.query`.
+    """A search as requested: the text, extra keywords, how many tools, in which form, and by which principal. Created
+    by `Finder.query`.
     """
 
     tool_description: str
@@ -132,7 +132,7 @@ class Query:
     detail: Detail = Detail.FULL
     principal: str = LOCAL_PRINCIPAL.id
     is_on_demand: bool = False
-    """Whether the client loads definitions on demand itself, so that the search saves none."""
+    """Whether the client loads definitions on demand itself, in which case the search saves none."""
 
     @property
     def text(self) -> str:
@@ -140,20 +140,20 @@ class Query:
 
     @cached_property
     def several(self) -> SeveralActions | None:
-        """The actions that are looked for one by one; None if it is one. Whoever asks for fewer tools than actions gets
-        the best for the whole.
+        """The actions to search one by one; None if there is only one. A limit below the number of actions returns the
+        best tools for the whole request instead.
         """
         asked = several(self.tool_description)
         return None if asked is None or (self.limit is not None and len(asked.parts) > self.limit) else asked
 
     @property
     def searches(self) -> int:
-        """How many searches it costs: one for each action."""
+        """How many searches the query costs: one for each action."""
         return len(self.several.parts) if self.several is not None else 1
 
     def names(self, tool: CatalogTool) -> bool:
-        """Whether the request is nothing but names of tools, this one among them: "create card" is a request like any
-        other, `create_card` is a name.
+        """Whether the request consists only of tool names, this one among them: "create card" is an ordinary request,
+        `create_card` is a name.
         """
         own = {name_key(tool.name), name_key(tool.record.name), name_key(f"{tool.server} {tool.record.name}")}
         asked = [word for word in _BETWEEN.split(self.tool_description) if word and word.lower() not in _FILLERS]
@@ -166,13 +166,13 @@ class Query:
 _BETWEEN = re.compile(r"[\s,;'\"`]+")
 _JOINED = re.compile(r"[^\W_][_-]+[^\W_]|[a-z][A-Z]")
 _FILLERS = frozenset("the a tool tools of and all show describe parameters schema signature details please".split())
-"""Words around a name that ask for nothing else."""
+"""Words around a name that do not ask for anything else."""
 
 _Hits = list[tuple[CatalogTool, Hit]]
 
 
 class Finder:
-    """Finds tools in a snapshot of the catalog. `find_tokens` is what a reply should cost a model."""
+    """Finds tools in a snapshot of the catalog. `find_tokens` is the target cost of a reply for a model."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class Finder:
         *,
         is_on_demand: bool = False,
     ) -> Query:
-        """What is read of a request; raises InvalidRequest if it cannot be searched for."""
+        """Validates a request and builds its query; raises InvalidRequest if it cannot be searched for."""
         if detail is Detail.PYTHON and self._stubs is None:
             raise InvalidRequest('detail="python" is for scripts, which are off here. Leave detail out.')
         if limit is not None and limit < 1:
@@ -265,13 +265,13 @@ class Finder:
         return replace(found, text=self._text(found, snapshot, query, seen))
 
     def is_likely_to_find(self, snapshot: Snapshot, query: Query) -> bool:
-        """Whether the best tool for a request is likely to be meant."""
+        """Whether the best tool for a request is likely to be the one that is meant."""
         limit = self._most(query)
         hits, _ = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, _OF_A_PART))
         return _is_likely(hits)
 
     def counted(self, found: FoundTools) -> FoundTools:
-        """With the text that a model reads, whatever the detail, and its cost."""
+        """Adds the text that a model reads, whatever the detail, and its cost."""
         text = found.text or json_text(found)
         return replace(found, text=text, reply_tokens=self._count(text))
 
@@ -287,7 +287,7 @@ class Finder:
         return hits, snapshot.at(result.further)
 
     def _prior(self, snapshot: Snapshot, request: str) -> Prior | None:
-        """What use says of tools, for a request."""
+        """The ranking prior for a request, from recorded use of the tools."""
         use = self._use
         if use is None:
             return None
@@ -306,7 +306,7 @@ class Finder:
         return parts if _are_several(asked, parts, whole) else []
 
     def _among(self, snapshot: Snapshot, part: str, hits: _Hits, keywords: str, servers: set[str]) -> _Hits:
-        """The tools for a part that says little alone: those of the servers that do the other parts, if they fit."""
+        """The tools for a part that says little by itself: those of the other parts' servers, if they fit."""
         best = hits[0][1].score if hits else 0.0
         if not servers or best >= (_OBVIOUS if _says_enough(part) else _CERTAIN):
             return hits
@@ -316,7 +316,7 @@ class Finder:
         return own if own and own[0][1].score >= least else hits
 
     def _put(self, snapshot: Snapshot, tools: Sequence[CatalogTool], query: Query, room: int) -> list[Form]:
-        """The tools in the form that is asked for, as programs read them."""
+        """The tools in the requested form, as programs read them."""
         if self._stubs is None or query.detail is not Detail.PYTHON:
             return self._forms.reply(tools, query.detail, room)
         written = [(tool, self._stub(snapshot, tool, query)) for tool in tools]
@@ -335,9 +335,9 @@ class Finder:
         return python_text(found, sources, budget, seen)
 
     def _text(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: ShownInConversation | None) -> str:
-        """The prose for a model; empty where it reads JSON."""
+        """The prose for a model; empty when the model reads JSON."""
         ending = found.savings_line
-        # The last line is part of what a reply should cost.
+        # The last line counts towards the reply's cost.
         budget = self._find_tokens - (self._count(ending) + 1 if ending else 0)
         if query.detail is Detail.PYTHON and self._stubs is not None:
             text = self._python(found, snapshot, query, seen, budget)
@@ -358,20 +358,21 @@ class Finder:
 
 
 def _starting(snapshot: Snapshot, tools: Sequence[FoundTool]) -> tuple[str, ...]:
-    """Of the servers of these tools, those that do not run yet."""
+    """The servers of these tools that are not running yet."""
     if not snapshot.expected:
         return ()
-    return tuple(dict.fromkeys(one.tool.server for one in tools if one.tool.server in snapshot.expected))
+    starting = snapshot.starting
+    return tuple(dict.fromkeys(one.tool.server for one in tools if one.tool.server in starting))
 
 
 def _metrics(snapshot: Snapshot, tools: Sequence[FoundTool]) -> TokenMetrics:
-    """The stored counts of the returned tools against those of all tools that were searched."""
+    """Compares the stored token counts of the returned tools with those of all tools that were searched."""
     returned = sum(found.tool.tokens for found in tools)
     return _saved(snapshot, tools, snapshot.baseline_tokens, returned, lambda tool: tool.tokens)
 
 
 def _sent_metrics(snapshot: Snapshot, tools: Sequence[FoundTool]) -> TokenMetrics:
-    """The same of what clients send of definitions."""
+    """The same for the definitions that clients send."""
     returned = sum(found.tool.record.sent_tokens for found in tools)
     return _saved(snapshot, tools, snapshot.sent_tokens, returned, lambda tool: tool.record.sent_tokens)
 
@@ -379,13 +380,13 @@ def _sent_metrics(snapshot: Snapshot, tools: Sequence[FoundTool]) -> TokenMetric
 def _saved(
     snapshot: Snapshot, tools: Sequence[FoundTool], known: int, returned: int, cost: Callable[[CatalogTool], int]
 ) -> TokenMetrics:
-    """A search that finds nothing while servers start claims nothing: what it asks for may be on its way. Tools of
-    servers that do not run yet save nothing: of those, only the returned ones are counted.
+    """Computes the savings. A search that finds nothing while servers start claims none: the wanted tool may still
+    arrive. Tools of servers that are not running yet save nothing, so only the returned ones are counted.
     """
     if not tools and snapshot.is_starting:
         return TokenMetrics.of(0, returned)
     kept = {found.tool.key for found in tools}
-    awaited = (tool for server in snapshot.expected for tool in snapshot.of_server(server) if tool.key not in kept)
+    awaited = (tool for server in snapshot.starting for tool in snapshot.of_server(server) if tool.key not in kept)
     return TokenMetrics.of(known - sum(map(cost, awaited)), returned)
 
 
@@ -396,7 +397,7 @@ def _about(snapshot: Snapshot, server: str) -> str:
 
 
 def _are_several(asked: SeveralActions, parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> bool:
-    """Whether the parts have different tools that are likely to be right, and no tool is for all of it."""
+    """Whether the parts have different, likely tools, and no single tool covers the whole request."""
     best = [hits[0] for _, hits in parts if hits]
     if len({tool.key for tool, _ in best}) < 2:
         return False
@@ -405,7 +406,7 @@ def _are_several(asked: SeveralActions, parts: Sequence[tuple[str, _Hits]], whol
 
 
 def _says_enough(part: str) -> bool:
-    """Whether a part says more than an action: "commit it" can be about anything."""
+    """Whether a part says more than its verb: "commit it" can be about anything."""
     return len(terms(part)) > 1
 
 
@@ -414,7 +415,7 @@ def _is_likely(hits: _Hits) -> bool:
 
 
 def _together(parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> _Hits:
-    """The best tool for the whole request, of each part, then the next ones; each tool once."""
+    """The best tool for the whole request, then the best of each part, then the next ones; each tool once."""
     rows = [hits[place] for place in range(_OF_A_PART) for _, hits in parts if place < len(hits)]
     found: dict[tuple[str, str], tuple[CatalogTool, Hit]] = {}
     for tool, hit in [*whole[:1], *rows, *whole]:
@@ -439,6 +440,6 @@ def _of_part(found: FoundTool, part: str, hit: Hit) -> FoundTool:
 
 
 def _worth_naming(tools: Sequence[FoundTool], further: Sequence[CatalogTool]) -> tuple[CatalogTool, ...]:
-    """Further tools of the servers that the search found: what a reader may need next."""
+    """Further tools of the servers that the search found, which a reader may need next."""
     servers = {found.tool.server for found in tools}
     return tuple(tool for tool in further if tool.server in servers)

@@ -1,7 +1,7 @@
-"""The values that a search or a list returns: tools in their forms, entries, savings, and notes. Frozen.
+"""The values that a search or a list returns: tools in their forms, entries, savings and notes. Frozen.
 
-`FoundTools` is for the rooms above; `FindToolResponse` is the reply as programs get it. Also writes what is said about
-tools that wait for approval, in notes and in the error of a call.
+The packages above use `FoundTools`; programs get it as a `FindToolResponse`. Also writes the notes and call errors
+about tools that wait for approval.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 _MOST_SERVERS_NAMED = 3
 _PLAIN = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
-"""Names that can be shown in a command: a server chooses its tools' names, and a person may paste what is shown."""
+"""Names that are safe to show in a command: a server chooses its tools' names, and a person may paste the command."""
 
 _WHY = {
     ToolChange.CHANGED: "it changed since it was approved",
@@ -39,7 +39,7 @@ _WHY = {
 
 
 def held_error(tool: HeldTool) -> ToolHeld:
-    """Why a held tool cannot be called, and what a person can do about it."""
+    """The error for a held tool: why it cannot be called, and what a person can do about it."""
     server = shlex.quote(tool.server) if tool.server.isprintable() else "SERVER"
     name = tool.name if _PLAIN.fullmatch(tool.name) else "TOOL"
     date = f" ({datetime.fromtimestamp(tool.approved_at_ms / 1000, UTC).date().isoformat()})"
@@ -51,7 +51,7 @@ def held_error(tool: HeldTool) -> ToolHeld:
 
 
 def waiting_note(held: Iterable[HeldTool]) -> str:
-    """How many tools of which servers wait; empty if none does."""
+    """How many tools of which servers wait for approval; empty if there are none."""
     counts = Counter(tool.server for tool in held)
     said = [f"{count:,} of {quoted(server)}" for server, count in counts.most_common()]
     return f"Tools that wait for the user's approval: {listed(said, _MOST_SERVERS_NAMED)}." if said else ""
@@ -66,20 +66,20 @@ def entry(tool: CatalogTool) -> dict[str, Any]:
 
 
 def summary(tool: CatalogTool) -> str:
-    """The beginning of a tool's description, for lists: at most one sentence."""
+    """The start of a tool's description, for lists: at most one sentence."""
     return _summary(tool.record.definition)
 
 
 @lru_cache(maxsize=4096)
 def _summary(definition: Definition) -> str:
-    """Kept, because a list shows a hundred, and each definition would have to be unpacked for it."""
+    """Cached, because a list shows a hundred tools, and each definition would have to be unpacked for it."""
     details = definition.parsed()
     description = details.description or details.title or ""
     text = " ".join(description.split())
     end = text.find(". ")
     text = text[: end + 1] if end > 0 else text
     text = text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"
-    # Who picks a tool from the list must not miss that it is deprecated.
+    # A reader who picks a tool from the list must see that it is deprecated.
     warning = " ".join(deprecation(description).split())
     return text if not warning or warning in text else f"{warning} {text}"
 
@@ -88,30 +88,30 @@ _NOTHING = "No tool fits. Ask for one action in other words, or see list_tools."
 _NOTHING_YET = "No tool found yet."
 _AGAIN = "Search again in some seconds."
 _MOST_NAMED = 5
-"""Maximum tools that a note names."""
+"""Maximum number of tools that a note names."""
 
 
 @dataclass(frozen=True)
 class FoundTool:
-    """A tool that fits, its score, and the form in which it is returned."""
+    """A tool that fits, with its score and the form in which it is returned."""
 
     tool: CatalogTool
     score: float
     form: Form
     is_general: bool = False
-    """It is there because it is for anything: no special tool fits well."""
+    """Whether it is listed as a general-purpose tool, because no special tool fits well."""
     is_named: bool = False
-    """The request is nothing but its name."""
+    """Whether the request is nothing but its name."""
 
 
 @dataclass(frozen=True)
 class FoundPart:
-    """One of the actions of a request that asks for several, and the tools that fit it, best first."""
+    """One action of a request that asks for several, and the tools that fit it, best first."""
 
     request: str
     tools: tuple[FoundTool, ...]
     has_more: bool = False
-    """Whether tools fit for which the reply has no room."""
+    """Whether more tools fit than the reply has room for."""
 
 
 @dataclass(frozen=True)
@@ -124,30 +124,30 @@ class FoundTools:
     fit: float = 0.0
     """The probability, from 0 to 1, that the first tool answers the request."""
     by_words_only: bool = False
-    """The encoder is still loading, so only words were matched."""
+    """Whether only words were matched, because the encoder is still loading."""
     left_out: bool = False
     """Whether more tools fit than the reply has room for."""
     whole_id: str = ""
-    """The id under which the only tool is kept complete, if it is too large to be shown."""
+    """The id under which the complete definition of the only tool is kept, if it is too large to be shown."""
     further: tuple[CatalogTool, ...] = ()
     """The tools that follow in the ranking; a reply only names them."""
     parts: tuple[FoundPart, ...] = ()
     """The actions that the request asks for, if it asks for several."""
     not_searched: str = ""
-    """The actions beyond those that one search is for."""
+    """The actions beyond the number that one search handles."""
     held: tuple[HeldTool, ...] = ()
-    """Tools that wait for approval, and were not searched."""
+    """Tools that wait for approval and were not searched."""
     text: str = ""
-    """What a model reads: prose with signatures, or the response as JSON."""
+    """The text a model reads: prose with signatures, or the response as JSON."""
     reply_tokens: int = 0
-    """What that text costs."""
+    """The cost of that text."""
     says_savings: bool = True
     """Whether the text says what was saved."""
     starting: tuple[str, ...] = ()
-    """Of the servers of these tools, those that do not run yet."""
+    """The servers of these tools that are not running yet."""
     sent: TokenMetrics | None = None
-    """The metrics of what clients send of definitions, which is less than all of them; None: the client sends none that
-    its model did not look for, so that none were saved.
+    """The metrics for the definitions that clients send, which are smaller than complete ones. None: the client sends
+    only definitions that its model looked for, so none were saved.
     """
 
     @property
@@ -168,17 +168,17 @@ class FoundTools:
 
     @property
     def general(self) -> list[str]:
-        """The tools that were returned because they are for anything."""
+        """The names of the returned general-purpose tools."""
         return [found.tool.name for found in self.tools if found.is_general]
 
     @property
     def abbreviated(self) -> list[str]:
-        """The tools that are too large to be shown completely."""
+        """The names of the tools that are too large to be shown completely."""
         return [found.tool.name for found in self.tools if found.form.is_abbreviated]
 
     @property
     def note(self) -> str:
-        """What a reader should know about the reply; mostly nothing."""
+        """What a reader should know about the reply; usually empty."""
         notes = [] if self.tools else [_NOTHING_YET if self.is_incomplete else _NOTHING]
         if self.general:
             notes.append(f"No special tool fits well; general-purpose: {listed(self.general, _MOST_NAMED)}.")
@@ -209,7 +209,7 @@ class FoundTools:
 
 @dataclass(frozen=True)
 class ToolListPage:
-    """A page of the plain list of tools."""
+    """One page of the plain list of tools."""
 
     tools: tuple[CatalogTool, ...]
     total: int
@@ -225,12 +225,12 @@ class ToolListPage:
 
 
 def likelihood(score: float) -> str:
-    """A score as people read it, everywhere the same. Nothing that was estimated is certain, or impossible."""
+    """Formats a score for people, the same way everywhere. An estimate is never shown as certain or impossible."""
     return f"{min(max(round(score * 100), 1), 99)} %"
 
 
 def not_running(states: tuple[UpstreamState, ...]) -> str:
-    """Which servers a reply does not cover."""
+    """Names the servers that a reply does not cover."""
     starting = [state.name for state in states if not state.is_down]
     failed = [f"{state.name} ({_how_down(state)})" for state in states if state.is_down]
     notes = [f"Still starting, not searched yet: {listed(starting)}."] if starting else []
@@ -239,7 +239,7 @@ def not_running(states: tuple[UpstreamState, ...]) -> str:
 
 
 def _how_down(state: UpstreamState) -> str:
-    """The status, with the command that a person can give; a name that no shell would take as one is left out."""
+    """The status, with the login command if a login is needed; an unprintable server name becomes NAME."""
     if state.status is not ServerStatus.LOGIN_NEEDED:
         return state.status
     server = shlex.quote(state.name) if state.name.isprintable() else "NAME"
@@ -247,9 +247,9 @@ def _how_down(state: UpstreamState) -> str:
 
 
 class FindToolResponse(BaseModel):
-    """The reply of find_tool: tools, best first, which also know their `server` and `score`.
+    """The reply of find_tool: the tools, best first, each with its `server` and `score`.
 
-    `reply_tokens` is what the text costs that a model reads; `note` says what a reader should know, if anything.
+    `reply_tokens` is the cost of the text that a model reads; `note` says what a reader should know, if anything.
     """
 
     tools: list[McpTool]
@@ -265,7 +265,7 @@ def find_response(found: FoundTools) -> FindToolResponse:
 
 
 def json_text(found: FoundTools) -> str:
-    """The response as a text for a model, compact, because a model pays for whitespace."""
+    """The response as JSON text for a model, compact, because a model pays for whitespace."""
     unwanted = {"reply_tokens"} if found.says_savings else {"reply_tokens", "token_metrics"}
     answer = find_response(found).model_dump(mode="json", exclude_none=True, exclude=unwanted)
     return pydantic_core.to_json(answer).decode("utf-8")

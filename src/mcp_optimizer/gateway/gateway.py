@@ -60,29 +60,29 @@ from mcp_optimizer.upstream.parked import Parked
 from mcp_optimizer.upstream.pool import UpstreamPool
 
 TOOL_META_KEY = "mcp-optimizer/tool"
-"""The `_meta` key that says which tool of which server was called."""
+"""The `_meta` key that names the tool and server that were called."""
 
 SCORES_META_KEY = "mcp-optimizer/scores"
-"""The `_meta` key for the scores in a find_tool reply; in `_meta` they cost the model nothing."""
+"""The `_meta` key for the scores in a find_tool reply, where they cost the model nothing."""
 
 T = TypeVar("T")
 
 Resolve = Callable[[Snapshot], Awaitable[CatalogTool]]
-"""Finds the tool that a caller means."""
+"""Finds the tool that a caller's name refers to."""
 
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
 
 _SEARCHES = 3
 _LARGE_CALLS = 2
-"""Searches, and calls whose arguments are large, that are worked on at a time."""
+"""Searches, and calls with large arguments, that run at the same time."""
 
 _AROUND = 500
 """Tokens of a list reserved for everything except its tools."""
 
 
 class Gateway:
-    """Find, list and call, over the newest snapshot of the catalog."""
+    """Finds, lists and calls tools, using the newest snapshot of the catalog."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Gateway:
         self._shapes = shapes
         self._conversations = ShownByConversation()
         self._catalog = catalog
-        self._starting = StartingServers(catalog)
+        self._starting = StartingServers(catalog, pool.wake)
         self._pool = pool
         self._forms = forms
         self.results = results
@@ -130,11 +130,11 @@ class Gateway:
         return self._catalog.snapshot
 
     async def taken_in(self) -> None:
-        """Wait until the tools that servers listed so far can be called."""
+        """Wait until the tools that servers have listed so far can be called."""
         await self._catalog.taken_in()
 
     async def seen_by(self, caller: Caller) -> Snapshot:
-        """The current snapshot as a caller sees it: with the tools that it may call."""
+        """The current snapshot as a caller sees it: only the tools that it may call."""
         return await self.permissions.views.ready(self._catalog.snapshot, caller)
 
     def find(
@@ -145,8 +145,8 @@ class Gateway:
         detail: Detail = Detail.FULL,
         caller: Caller = LOCAL,
     ) -> FoundTools:
-        """The few tools that fit a request, with exact savings against all tools of running servers. At once, and not
-        counted: for programs of one user; see `search`.
+        """The few tools that fit a request, with exact savings against all tools of running servers. Runs immediately
+        and is not counted: for single-user programs; see `search`.
         """
         query = self._finder.query(tool_description, tool_keywords, limit, detail, caller.principal.id)
         return self._find(self._catalog.snapshot, caller, query)
@@ -162,11 +162,11 @@ class Gateway:
         conversation: str = "",
         is_on_demand: bool = False,
     ) -> FoundTools:
-        """`find` when it is the caller's turn, counted as one call for each action that is asked for. If the only tool
-        found is too large for the reply, its complete definition is kept for read_result.
+        """Runs `find` when it is the caller's turn, counted as one call for each action. If the only tool found is too
+        large for the reply, its complete definition is kept for read_result.
 
-        `conversation`: identifies the one that this is part of, in which nothing needs to be shown twice; "": unknown.
-        `is_on_demand`: its client loads definitions on demand itself, so that no saving of them is claimed.
+        `conversation`: the conversation's id, within which nothing needs to be shown twice; "" if unknown.
+        `is_on_demand`: whether the client loads definitions on demand itself, so that no savings are claimed.
         """
         asked = (tool_description, tool_keywords, limit, detail, caller.principal.id)
         query = self._finder.query(*asked, is_on_demand=is_on_demand)
@@ -183,8 +183,8 @@ class Gateway:
         return found
 
     async def in_turn(self, caller: Caller, search: Callable[[], T]) -> T:
-        """What a search finds, in a thread, when it is the caller's turn: embedding a request takes milliseconds that
-        nobody else should wait for.
+        """Run a search in a thread when it is the caller's turn: embedding a request takes milliseconds, for which
+        other callers should not wait.
         """
         return await self._turns.run(caller.principal.id, search)
 
@@ -208,13 +208,13 @@ class Gateway:
         return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing, held)
 
     def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
-        """The first entries that fit a reply, at least one."""
+        """The first entries that fit in a reply, at least one."""
         room = self.limits.reply_tokens - _AROUND
         entries = [compact(entry(tool)) for tool in tools]
         if sum(len(text.encode("utf-8", "surrogatepass")) for text in entries) <= room:
             return tools
-        # Counted a few times as a whole and not once for each: every count gives up the interpreter, and where an index
-        # is being built beside us, getting it back takes longer than counting.
+        # Counts a few joined texts, not each entry: every count releases the interpreter, and while another thread
+        # builds an index, getting it back takes longer than counting.
         if self._cost(entries) <= room:
             return tools
         places = range(1, len(entries) + 1)
@@ -235,11 +235,11 @@ class Gateway:
         whole: bool = False,
         added: Collection[str] = (),
     ) -> dict[str, Any]:
-        """Call a tool; returns its result within the limits, with its cost, its tool and its server in `_meta`.
+        """Call a tool; returns its result within the limits, with its cost, tool and server in `_meta`.
 
-        `select` is a JMESPath expression; only what it selects from the result is returned. `most`: the worst class of
-        tools that is called. `whole`: a program wants all of the result, so nothing is cut. `added`: arguments that
-        the client adds to every call, which go no further unless the tool knows them.
+        `select`: a JMESPath expression; only the part of the result that it selects is returned. `most`: the highest
+        risk class that may be called. `whole`: a program wants the entire result, so nothing is truncated. `added`:
+        arguments that the client adds to every call, dropped unless the tool knows them.
         """
         with recording(self._trail, caller, "tools/call") as record:
             projection = self.results.projection(select)
@@ -281,7 +281,7 @@ class Gateway:
     async def pass_on(
         self, tool_name: str, arguments: dict[str, Any] | None, caller: Caller, added: Collection[str] = ()
     ) -> dict[str, Any]:
-        """Call a tool by its listed name, with arguments (but for `added` ones) and result unchanged; adds the cost."""
+        """Call a tool by its listed name, with arguments (except `added` ones) and result unchanged; adds the cost."""
         with recording(self._trail, caller, "tools/call") as record:
             parked, caller = self._begin(caller, record)
             exact = partial(self.permissions.exact, tool_name=tool_name, caller=caller)
@@ -303,13 +303,13 @@ class Gateway:
             return record.result(await self.results.described(of_a_tool(result), started, call))
 
     async def _has_likely(self, query: Query, caller: Caller, view: Snapshot) -> bool:
-        """Whether a search finds a tool that is likely to be meant."""
+        """Whether a search finds a tool that is likely to be the one that is meant."""
         if view.encoder_is_loading:
             return False
         return await self.in_turn(caller, partial(self._finder.is_likely_to_find, view, query))
 
     async def _asked(self, tool: CatalogTool, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """The result of a call. One that only reads is made again, once, if its server died in the middle of it."""
+        """The result of a call. A call that only reads is repeated once if its server died during it."""
         server = tool.server
         try:
             return await self._pool.call(server, "tools/call", params, caller)
@@ -321,7 +321,7 @@ class Gateway:
         return await self._pool.call(server, "tools/call", params, caller)
 
     async def _is_up_again(self, tool: CatalogTool) -> bool:
-        """Whether the server of a tool runs again, and lists that tool as it was."""
+        """Whether a tool's server runs again and lists the same definition of the tool."""
         with suppress(StillStarting):
             await self._starting.until_up(tool.server)
         snapshot = self._catalog.snapshot
@@ -329,8 +329,8 @@ class Gateway:
         return tool.record.definition_hash in digests and tool.server not in snapshot.expected
 
     async def _resolved(self, resolve: Resolve, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
-        """The tool that a name means, of a server that runs. Waits for its server while that is starting; never denies
-        what may exist.
+        """The tool that a name means, on a running server. Waits while its server is starting; never denies a tool that
+        may still appear.
         """
         try:
             tool = await resolve(self._catalog.snapshot)
@@ -341,11 +341,11 @@ class Gateway:
         if tool.server not in self._catalog.snapshot.expected:
             return tool
         await self._starting.until_up(tool.server)
-        # What it lists now may be something else.
+        # Resolved again: the server may list something else now.
         return await resolve(self._catalog.snapshot)
 
     async def _came(self, tool_name: str, server_name: str | None, caller: Caller) -> bool:
-        """Wait for the server that a name means, or else for those of which nobody knows the tools; whether it did."""
+        """Wait for the server that a name means, or else those with unknown tools; returns whether to look again."""
         view = await self.seen_by(caller)
         coming = [name for name in resolving.bearers(view, tool_name, server_name) if is_coming(view, name)]
         if coming:
@@ -369,7 +369,7 @@ class Gateway:
             raise
 
     def _begin(self, caller: Caller, record: CallRecord) -> tuple[Parked | None, Caller]:
-        """The parked call that this one continues, if any, and the caller, whose turn it is."""
+        """The parked call that this one continues, if any, and the caller, against whose rate a new call counts."""
         parked = self._pool.parked(caller)
         if parked is None:
             self.permissions.take_turn(caller)
@@ -380,20 +380,20 @@ class Gateway:
         return {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
 
     def shape(self, tool: CatalogTool, principal: str = LOCAL.principal.id) -> str:
-        """What a tool returns to a principal, in about 35 tokens: by its output schema, else by its results; "" if
-        nobody knows.
+        """What a tool returns to a principal, in about 35 tokens: from its output schema, else from its past results;
+        "" if neither is known.
         """
         return shape_text(tool.server, tool.record.definition, self._shapes, principal)
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
-        """The schema of a tool that has parameters sent as headers; None for any other."""
+        """The schema of a tool whose parameters are also sent as headers; None for any other tool."""
         tool = self._catalog.snapshot.listed_as(tool_name)
         if tool is None or not _has_header_parameters(tool.record.definition):
             return None
         return tool.record.details.input_schema
 
     async def _off_loop(self, caller: Caller, work: Callable[[], T]) -> T:
-        """What has to be done with large arguments, when it is the caller's turn."""
+        """Run work on large arguments in a thread, when it is the caller's turn."""
         return await self._checks.run(caller.principal.id, work)
 
     def _understand_large(self, tool: CatalogTool, parameters: Any, added: Collection[str]) -> dict[str, Any]:
@@ -401,7 +401,7 @@ class Gateway:
         return arguments
 
     def _understand(self, tool: CatalogTool, parameters: Any, added: Collection[str]) -> dict[str, Any]:
-        """The valid arguments in the tool's original shape. On error, shows the schema in the form we send."""
+        """The valid arguments in the tool's original shape. An error shows the schema in the form that clients get."""
         details = tool.record.details
         given = arguments = read_arguments(parameters, details, foreign_to(tool.record.definition, added))
         plans = [plan for plan in self._forms.plans(tool) if plan]
@@ -421,7 +421,7 @@ class Gateway:
         return arguments
 
     def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
-        """The one tool that a name means, or a helpful error."""
+        """The one tool that a name means; raises a helpful error otherwise."""
         return resolving.meant(self._catalog.snapshot, tool_name, server_name)
 
 

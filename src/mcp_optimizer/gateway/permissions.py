@@ -1,8 +1,8 @@
-"""Which tools a caller sees, and whether a call may be made now. Called by the gateway for find, list and call alike.
+"""Decides which tools a caller sees, and whether a call may be made now. Called by the gateway for find, list and call.
 
 Views are snapshots of the catalog without the tools that a caller may not call, made on demand and kept for active
-callers. Before a call: the caller's rate, the decision, and, where a rule says `ask`, a person's yes. A person is asked
-through the caller's client, never through the model.
+callers. A call must pass the caller's rate, the decision and, where a rule says `ask`, a person's consent. A person is
+asked through the caller's client, never through the model.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from mcp_optimizer.upstream.questions import ELICITATION, OwnQuestion, refusal
 from mcp_optimizer.upstream.request_errors import RpcError
 
 _KEPT = 256_000_000
-"""Bytes, estimated, of the views that are kept: those of the callers that were active last."""
+"""Estimated bytes of views to keep; those of the most recently active callers stay."""
 
 _EACH = 3_000
-"""Bytes for a tool in the view of a caller that is confined to some servers: its words, weighed among those of these
-servers, and its vector.
+"""Bytes per tool in the view of a caller confined to some servers: its words, weighted among those of these servers,
+and its vector.
 """
 
 _WHOLE = 9
-"""Bytes for each tool of the catalog in the view of a caller that is not confined to some servers."""
+"""Bytes per tool of the catalog in the view of a caller that is not confined to some servers."""
 
 _FEW = 500
-"""Tools up to which a view is made at once, and not in a thread."""
+"""Up to this many tools, a view is made on the event loop and not in a thread."""
 
 _Key = tuple[Principal, frozenset[str] | None, bool | None]
-"""Whose view it is, and of what: what can be called, if a person can be asked or cannot; None: all that exists."""
+"""Principal, narrowing, and kind of view: callable with (True) or without (False) a person to ask, or all (None)."""
 
 Keep = Callable[[CatalogTool], bool]
 
@@ -83,20 +83,20 @@ class Views:
         return self.permits_server(caller, server) and self._policy.decide_server(caller.principal, server)
 
     def of(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
-        """What the caller may call. May take a while in a large catalog; see `ready`."""
+        """The snapshot of what the caller may call. May be slow for a large catalog; see `ready`."""
         if self.sees_all(caller):
             return snapshot
         is_asked = can_ask(caller)
         return self._kept(snapshot, caller, is_asked, lambda tool: self._is_callable(caller, tool, is_asked=is_asked))
 
     def permitted(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
-        """With everything of the servers that exist for the caller, whether or not it may call it; for explanations."""
+        """All tools of the servers that exist for the caller, whether or not it may call them; for explanations."""
         if caller.principal.servers is None and caller.narrowed is None:
             return snapshot
         return self._kept(snapshot, caller, None, lambda tool: self.permits_server(caller, tool.server))
 
     async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
-        """The same, without keeping other callers waiting."""
+        """Same as `of`, without making other callers wait."""
         if self.sees_all(caller):
             return snapshot
         if len(snapshot.tools) <= _FEW:
@@ -104,7 +104,7 @@ class Views:
         return await asyncio.to_thread(self.of, snapshot, caller)
 
     def check_narrowing(self, snapshot: Snapshot, caller: Caller) -> None:
-        """A connection can be narrowed only to servers that exist for its caller."""
+        """Raises InvalidRequest if a connection is narrowed to servers that do not exist for its caller."""
         if caller.narrowed is None:
             return
         permitted = caller.principal.servers
@@ -115,11 +115,11 @@ class Views:
             raise InvalidRequest(f"The address asks for servers that are not there: {missing}. Servers: {there}.")
 
     def sees_all(self, caller: Caller) -> bool:
-        """Whether the snapshot itself is what this caller may call."""
+        """Whether this caller may call every tool, so that the snapshot itself is its view."""
         return caller.narrowed is None and self._policy.is_open_for(caller.principal)
 
     def _kept(self, snapshot: Snapshot, caller: Caller, kind: bool | None, keep: Keep) -> Snapshot:
-        """The view of this kind, made if it is not there; not while others wait for theirs."""
+        """The cached view of this kind, made if missing, without blocking callers that wait for theirs."""
         key, rulebook = (caller.principal, caller.narrowed, kind), self._policy.rulebook
         with self._changing:
             known = self._known.get(key)
@@ -143,7 +143,7 @@ class Views:
 
 def _made(snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
     given = [servers for servers in (caller.principal.servers, caller.narrowed) if servers is not None]
-    # An address that leaves out servers of the caller does not give their names to others.
+    # Leaving out a caller's servers in the address does not give their names to other servers.
     seen = snapshot.confined(frozenset.intersection(*given), caller.principal.servers) if given else snapshot
     tools = tuple(tool if tool is not None and keep(tool) else None for tool in seen.tools)
     return replace(
@@ -160,7 +160,7 @@ def _weight(snapshot: Snapshot, _rulebook: RuleBook, view: Snapshot) -> int:
 
 
 def can_ask(caller: Caller) -> bool:
-    """Whether a person can be asked in the middle of this caller's calls."""
+    """Whether a person can be asked during this caller's calls."""
     link = caller.link
     return link is not None and refusal(link.capabilities, ELICITATION, {"mode": "form"}) is None
 
@@ -170,7 +170,7 @@ _PATIENCE = 300.0
 
 
 class Permissions:
-    """Admits calls, or raises what a model should read."""
+    """Admits calls, or raises the error that a model should read."""
 
     def __init__(
         self,
@@ -185,19 +185,19 @@ class Permissions:
         self._patience = patience
 
     def use_rate(self, per_minute: int) -> None:
-        """How often callers may call who have no rate of their own."""
+        """Set the rate limit of callers that have none of their own."""
         self._rates.use(per_minute)
 
     def server_gone(self, server: str) -> None:
-        """What a person agreed to was about a server that is not there any more."""
+        """Forget what a person agreed to about a server that was removed."""
         self._approvals.forget_server(server)
 
     def take_turn(self, caller: Caller, calls: int = 1) -> None:
-        """Count a request of this caller as so many calls; raises TooManyCalls."""
+        """Count a request of this caller as `calls` calls; raises TooManyCalls."""
         self._rates.check(caller.principal, calls)
 
     async def resolve(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
-        """The one tool that a name means for a caller; else why there is none, or why it may not be called."""
+        """The one tool that a name means for a caller; else raises why there is none or why it may not be called."""
         view = await self.views.ready(snapshot, caller)
         try:
             return resolving.meant(view, tool_name, server_name)
@@ -206,7 +206,7 @@ class Permissions:
             raise
 
     def risk_of(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> Risk:
-        """The class of the tool that a name means; of one that does not exist for this caller, the least."""
+        """The risk class of the tool that a name means; the lowest one if that tool does not exist for this caller."""
         try:
             tool = resolving.meant(self.views.permitted(snapshot, caller), tool_name, server_name)
         except OptimizerError:
@@ -222,9 +222,9 @@ class Permissions:
         return tool
 
     def refuse_worse(self, tool: CatalogTool, most: Risk, caller: Caller) -> None:
-        """Raises InvalidRequest for a tool that may do more than the worst that is called."""
+        """Raises InvalidRequest for a tool with a higher risk class than `most`."""
         if most is Risk.DESTRUCTIVE:
-            # Nothing is worse.
+            # No class is higher.
             return
         if not most.covers(risk := self.views.decide(caller, tool).risk.risk):
             raise InvalidRequest(f"{quoted(tool.name)} does not only {most}: it counts as {risk}. Use call_tool.")
@@ -241,10 +241,10 @@ class Permissions:
     async def obtain(
         self, tool: CatalogTool, arguments: Mapping[str, Any] | None, caller: Caller, latest: Callable[[], Snapshot]
     ) -> Caller:
-        """The caller, with permission to make this call. `latest`: the catalog after a person was asked."""
+        """The caller, with permission to make this call. `latest` returns the catalog after a person was asked."""
         decision = self._decided(tool, caller)
         if caller.is_continuing:
-            # The call was permitted before it was parked, and the pool makes no other.
+            # The call was permitted before it was parked, and the pool continues no other call.
             return caller
         if decision.effect is not Effect.ASK or self._approvals.holds(wanted := _approved(tool, caller)):
             return caller
@@ -257,7 +257,7 @@ class Permissions:
         approval = partial(self._approve, asked, decision, tool, wanted, latest)
         assert caller.link is not None
         if caller.link.is_modern:
-            # Asked by the call's result; the answer comes with another request.
+            # The question is part of the call's result; the answer comes with another request.
             return caller._replace(approval=approval)
         await approval(caller)
         return caller
@@ -283,7 +283,7 @@ class Permissions:
         latest: Callable[[], Snapshot],
         caller: Caller,
     ) -> None:
-        """Ask the person behind the client; raises CallRefused unless they agree to what is still there."""
+        """Ask the person behind the client; raises CallRefused unless they agree and the tool is still the same."""
         assert caller.link is not None
         try:
             async with asyncio.timeout(self._patience):
@@ -301,7 +301,7 @@ class Permissions:
 
 
 def _is_there(snapshot: Snapshot, tool: CatalogTool) -> bool:
-    """Whether the tool is still what somebody agreed to."""
+    """Whether the tool is still the one that the person agreed to."""
     position = snapshot.names.position(tool.server, tool.record.name)
     now = snapshot.tools[position] if position is not None else None
     return now is not None and now.record.definition_hash == tool.record.definition_hash

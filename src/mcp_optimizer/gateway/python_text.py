@@ -1,7 +1,7 @@
-"""What a model reads of a search for scripts: one stub a tool, in a budget of tokens. Called by the gateway.
+"""Writes what a model reads of a search for scripts: one stub per tool, within a token budget. Called by the gateway.
 
-How to read them is said in the description of run_script. What a conversation was already shown is only named, and so
-is what the budget has no room for.
+The description of run_script explains how to read the stubs. Tools that the conversation was already shown, and those
+that do not fit the budget, are only named.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AROUND = 2
 """Tokens between two lines."""
 
 _CLOSE = 0.6
-"""A tool at least this likely, compared with the best, is shown whatever else is."""
+"""A tool at least this likely, relative to the best, is always shown."""
 
 _MOST_MORE = 3
 _LONGEST_ASKED = 60
@@ -28,14 +28,14 @@ _LONGEST_ASKED = 60
 
 @dataclass(frozen=True)
 class Stubs:
-    """How scripts spell the tools of a view, and their stubs. Made where scripts are."""
+    """How scripts spell the tools of a view, and their stubs. Built by the composition root."""
 
     spelling: Callable[[Snapshot, CatalogTool], str]
     stub: Callable[[Snapshot, CatalogTool, str], str]
-    """`(view, tool, shape)`: one line; the shape is what is known of its results."""
+    """`(view, tool, shape)`: one line; `shape` is what is known about the tool's results."""
 
     def but_not_of(self, is_ours: Callable[[str], bool]) -> Stubs:
-        """The same, which says of the tools of some servers that no script calls them."""
+        """The same, except that the tools of some servers are marked as not callable from scripts."""
 
         def spelling(view: Snapshot, tool: CatalogTool) -> str:
             return tool.name if is_ours(tool.server) else self.spelling(view, tool)
@@ -48,7 +48,7 @@ class Stubs:
 
 @dataclass(frozen=True)
 class PythonSources:
-    """Where a reply's texts come from."""
+    """The functions that provide a reply's texts."""
 
     name: Callable[[CatalogTool], str]
     stub: Callable[[CatalogTool], str]
@@ -58,8 +58,8 @@ class PythonSources:
 def stub_forms(
     tools: Sequence[tuple[CatalogTool, str]], forms: ToolForms, count: Callable[[str], int], most: int
 ) -> list[Form]:
-    """Tools with their stubs as programs read them, or as their servers wrote them where that is smaller: the first
-    that fit the tokens.
+    """The tools that fit the token limit, in order: as stubs for programs, or as their servers wrote them where that is
+    smaller.
     """
     made: list[Form] = []
     for tool, text in tools:
@@ -72,7 +72,7 @@ def stub_forms(
 
 
 def python_text(found: FoundTools, sources: PythonSources, budget: int, seen: ShownInConversation | None = None) -> str:
-    """The text for a model."""
+    """The text of a search reply for a model."""
     writer = _Writer(sources, budget, seen if seen is not None else ShownInConversation())
     if found.parts:
         for part in found.parts:
@@ -87,7 +87,7 @@ def python_text(found: FoundTools, sources: PythonSources, budget: int, seen: Sh
 
 @dataclass
 class _Writer:
-    """Writes one reply, line by line, and spends its budget."""
+    """Writes one reply line by line and keeps track of its budget."""
 
     sources: PythonSources
     left: int
@@ -98,7 +98,7 @@ class _Writer:
     _repeated: dict[str, None] = field(default_factory=dict)
 
     def hits(self, hits: Sequence[FoundTool], *, alone: bool = True) -> None:
-        """The tools for one action: the best one in any case; of several actions only that one."""
+        """Writes the tools for one action: always the best one; if there are several actions, only that one."""
         for place, hit in enumerate(hits):
             name = self.sources.name(hit.tool)
             is_wanted = place == 0 or (alone and hit.score >= _CLOSE * hits[0].score)
@@ -123,7 +123,7 @@ class _Writer:
         self.seen.add(_key(tool))
 
     def end(self, further: Iterable[CatalogTool]) -> None:
-        """The tools that are only named."""
+        """Names the remaining tools."""
         if self._repeated:
             self.lines.append(f"shown earlier (a search for its name shows it again): {', '.join(self._repeated)}")
         for tool in further:

@@ -1,9 +1,9 @@
-"""The text of a search's reply for a model: the tools, in a budget of tokens. Called by the gateway.
+"""Writes the text of a search reply for a model, within a token budget. Called by the gateway.
 
-The best tool, and those close to it, are written with their parameters and rules; the others with what they require
-and what the request is about; further ones by name. What the conversation was already shown is only named; that is
-remembered only where a client identifies its conversations, and the oldest is forgotten. Programs ask for the
-definitions as JSON instead.
+The best tool, and those close to it, are written with their parameters and rules; the other tools with their required
+parameters and those that the request is about; further tools by name only. Tools that the conversation was already
+shown are only named; this is remembered only for clients that identify their conversations, and the oldest entries are
+dropped. Programs ask for the definitions as JSON instead.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools
 
 _MOST_CONVERSATIONS = 1_000
 _MOST_SHOWN = 100
-"""Things one conversation is remembered to have seen. A model that reads on loses what is further back."""
+"""Items remembered as shown in one conversation. A model that reads on loses what is further back."""
 
 _SECONDS = 900.0
-"""After this long, a model may have lost what it was shown."""
+"""Seconds after which a model may have lost what it was shown."""
 
 
 class ShownInConversation:
@@ -62,29 +62,29 @@ class ShownByConversation:
 
 
 _CLOSE = 0.6
-"""A tool at least this likely, compared with the best, is shown like the best."""
+"""A tool at least this likely, relative to the best, is shown as fully as the best."""
 
 _FIRST = 1.5
-"""The best tool may cost this much of the budget before its optional parameters are only named."""
+"""The best tool may cost this multiple of the budget before its optional parameters are only named."""
 
 _MOST_MORE = 6
-"""Maximum tools that a reply names beyond those that were asked for."""
+"""Maximum number of tools that a reply names beyond those requested."""
 
 _MOST_OTHERS = 3
-"""Maximum other tools that are named for each of several actions."""
+"""Maximum number of alternative tools that are named for each of several actions."""
 
 _OPTIONAL_NAMED = 10
-"""Optional parameters that the short form of the best tool names."""
+"""Number of optional parameters that the short form of the best tool names."""
 
 _LEAST_PART = 70
-"""Tokens that the tool for one of several actions may have, however many they are."""
+"""Minimum token budget for the tool of each of several actions, however many actions there are."""
 
 _LONGEST_PART = 60
 _WITH_SHAPES = 2
-"""Tools of a reply that say what they return."""
+"""Number of tools in a reply that state what they return."""
 
 _SAYS_LITTLE = re.compile(r"\{\w+\??\}|\[?\w+\]?")
-"""A shape that helps nobody: a single key around a text, or a single value."""
+"""A shape not worth showing: a single key around a text, or a single value."""
 
 _AROUND = 3
 """Tokens between two tools of a reply."""
@@ -92,16 +92,16 @@ _AROUND = 3
 
 @dataclass(frozen=True)
 class TextSources:
-    """Where a reply's texts come from."""
+    """The functions and limits that provide a reply's texts."""
 
     forms: ToolForms
     count: Callable[[str], int]
     room: int
-    """The most tokens that a reply may have, whatever is asked for."""
+    """Maximum tokens of any reply."""
     shape: Callable[[CatalogTool], str]
-    """What a tool returns, if that is known."""
+    """What a tool returns, if known."""
     about: Callable[[str], str]
-    """What there is to know about a server: its purpose, where it works, its instructions."""
+    """What is known about a server: its purpose, where it works, its instructions."""
 
 
 def reply_text(
@@ -111,7 +111,7 @@ def reply_text(
     wanted: Collection[str] = (),
     seen: ShownInConversation | None = None,
 ) -> str:
-    """The text for a model. `wanted` are the terms of the request."""
+    """The text of a search reply for a model. `wanted`: the terms of the request."""
     writer = _Writer(sources, budget, frozenset(wanted), seen if seen is not None else ShownInConversation())
     if found.parts:
         for waiting, part in zip(range(len(found.parts), 0, -1), found.parts, strict=True):
@@ -126,7 +126,7 @@ def reply_text(
 
 @dataclass(frozen=True)
 class _Form:
-    """A tool as it is written: whether all of it is there, and whether it should say what it returns."""
+    """A tool as written: whether it is complete, and whether it should state what it returns."""
 
     text: str
     is_whole: bool = False
@@ -135,7 +135,7 @@ class _Form:
 
 @dataclass
 class _Writer:
-    """Writes one reply, line by line, and spends its budget."""
+    """Writes one reply line by line and keeps track of its budget."""
 
     sources: TextSources
     left: int
@@ -148,7 +148,7 @@ class _Writer:
     _shapes: int = 0
 
     def hits(self, hits: Sequence[FoundTool]) -> None:
-        """The tools of a request for one action."""
+        """Writes the tools of a request for one action."""
         most = int(_FIRST * self.left)
         for place, hit in enumerate(hits):
             if hit.is_named:
@@ -162,7 +162,7 @@ class _Writer:
                 self._write_if_room(hit.tool, self._forms_of(hit.tool, is_close=is_close))
 
     def one_action(self, part: FoundPart, budget: int) -> None:
-        """The tool for one of several actions, and the names of the next ones."""
+        """Writes the tool for one of several actions, and names the next ones."""
         asked = part.request if len(part.request) <= _LONGEST_PART else f"{part.request[:_LONGEST_PART].rstrip()}…"
         self.lines.append(f'For "{" ".join(asked.split())}":')
         if not part.tools:
@@ -179,14 +179,14 @@ class _Writer:
             self.lines.append(f"or: {', '.join(_call(hit.tool) for hit in others[:_MOST_OTHERS])}")
 
     def more(self, further: Iterable[CatalogTool]) -> None:
-        """Servers, and the tools that are only named."""
+        """Writes the servers, and the tools that are only named."""
         self.lines += [_printable(f"[{server}] {about}") for server in self._servers if (about := self._about(server))]
         if self._repeated:
             called = ", ".join(map(_call, self._repeated))
             self.lines.append(f"shown earlier (a search for its name shows it again): {called}")
         shown = [*self._named, *list(further)[: max(_MOST_MORE - len(self._named), 0)]]
         if shown:
-            # With what they require, where there is room: then the next request may be the call itself.
+            # Includes required parameters where there is room, so that the next request can be the call itself.
             known = self._servers[-1] if self._servers else ""
             called = _by_server(shown, known, _call)
             fits = len(shown) <= _MOST_MORE and self.sources.count(called) <= self.left
@@ -203,13 +203,13 @@ class _Writer:
         return self._within(hit, self.sources.forms.text(hit.tool, Notes.SENTENCE), is_whole=True)
 
     def _first(self, hit: FoundTool, most: int) -> _Form:
-        """All of the best tool; if that is long, its optional parameters by name."""
+        """The complete best tool; if that is long, with its optional parameters by name only."""
         whole = self.sources.forms.text(hit.tool, Notes.SENTENCE)
         text = folded(whole, hit.tool.record.details, self.wanted) if self.sources.count(whole) > most else whole
         return self._within(hit, text, is_whole=text == whole)
 
     def _best_that_fits(self, hit: FoundTool, most: int) -> _Form:
-        """As `_first`; if even that is too long, what it requires."""
+        """Like `_first`; if that is still too long, the short form with its required parameters."""
         form = self._first(hit, most)
         short = brief(hit.tool.record.details, self.wanted, _OPTIONAL_NAMED)
         if self.sources.count(form.text) <= most or short is None:
@@ -218,14 +218,14 @@ class _Writer:
         return least if len(least.text) < len(form.text) else form
 
     def _within(self, hit: FoundTool, text: str, *, is_whole: bool) -> _Form:
-        """The text, or if a reply has no room for it, as much as the form of the tool has."""
+        """The text; if a reply has no room for it, as much of the tool as its form holds."""
         if self.sources.count(text) <= min(self.sources.room, self.sources.room + self.left):
             return _Form(_headed(hit.tool, text), is_whole, has_shape=True)
         has_signature = hit.form.definition.input_schema == ANY_OBJECT
         return _Form(_headed(hit.tool, (hit.form.definition.description or "") if has_signature else "(…)"))
 
     def _forms_of(self, tool: CatalogTool, *, is_close: bool) -> Iterable[_Form]:
-        """From much to little."""
+        """The forms of a tool, from the longest to the shortest."""
         if is_close:
             yield _Form(_headed(tool, self.sources.forms.text(tool, Notes.SENTENCE)), is_whole=True, has_shape=True)
         short = brief(tool.record.details, self.wanted)
@@ -247,7 +247,7 @@ class _Writer:
         self.lines.append(text)
         self.left -= self.sources.count(text) + _AROUND
         if form.is_whole:
-            # What was shown in part may be needed in full.
+            # A tool that was shown in part may be needed in full.
             self.seen.add(_key(tool))
         if tool.server not in self._servers:
             self._servers.append(tool.server)
@@ -268,7 +268,7 @@ def _headed(tool: CatalogTool, text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """The lines of one tool, all but the first indented: no server's text may look like another line of the reply."""
+    """One tool's lines, all but the first indented: a server's text must not pass for another line of the reply."""
     first, *rest = text.splitlines() or [""]
     lines = [first, *(line if line.startswith(" ") else f" {line}" for line in rest)]
     return "\n".join(_printable(line) for line in lines)
@@ -287,7 +287,7 @@ def _call(tool: CatalogTool) -> str:
 
 
 def _by_server(tools: Sequence[CatalogTool], known: str, written: Callable[[CatalogTool], str]) -> str:
-    """The tools, with the server before those that are not of the server last spoken of."""
+    """The tools, each prefixed with its server where that differs from the previous tool's."""
     said, server = [], known
     for tool in sorted(tools, key=lambda tool: tool.server != known):
         said.append(written(tool) if tool.server == server else f"[{tool.server}] {written(tool)}")

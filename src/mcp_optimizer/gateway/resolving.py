@@ -13,19 +13,19 @@ from itertools import islice
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import CatalogTool
 from mcp_optimizer.domain.naming import is_listable
-from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool, listed, quoted
 from mcp_optimizer.gateway.found_tools import held_error
 from mcp_optimizer.search.words import name_key
+from mcp_optimizer.upstream.state import UpstreamState
 
 _NEAREST = 3
 _BY_WORDS = 50
 _BY_LETTERS = 100
 _COMPARED = 64
-"""Characters of a name that are compared with others, because comparing takes quadratic time."""
+"""Characters of a name that are compared with other names; comparing takes quadratic time."""
 
 _LONGEST_SPELLING = 500
-"""Maximum characters of a name that is tried as another spelling."""
+"""Maximum length of a name that is tried in another spelling."""
 
 
 def meant(snapshot: Snapshot, name: str, server: str | None = None) -> CatalogTool:
@@ -34,13 +34,13 @@ def meant(snapshot: Snapshot, name: str, server: str | None = None) -> CatalogTo
 
 
 def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
-    """The tool that a name means, in any spelling that can mean only one."""
+    """The tool that a name means, in any unambiguous spelling."""
     if (tool := exact(snapshot, name)) is not None:
         return tool
     if named := _meant(snapshot, name):
         raise _no_tool_of(snapshot, name, named)
     if snapshot.names.servers.meant(name):
-        # Of a server that this connection leaves out: no other server may take such a call.
+        # The name belongs to a server that this connection leaves out: no other server may take such a call.
         raise UnknownTool(name, nearest_names(snapshot, name))
     if snapshot.names.servers.is_ours(name):
         raise InvalidRequest(_ours(snapshot, name))
@@ -56,10 +56,10 @@ def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
 def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
     """The tool listed under a name, or the tool of the server in the name; None if there is none.
 
-    A name with its server in it stays valid when the other server with such a tool goes away, and a tool that cannot be
-    listed under its own name can still be called by it.
+    A name with its server in it stays valid when the other server with a tool of that name goes away, and a tool that
+    cannot be listed under its own name can still be called by it.
     """
-    # First, because no public name refers to another server.
+    # Checked first, because no public name refers to another server.
     if (tool := snapshot.listed_as(name)) is not None:
         return tool
     named = _meant(snapshot, name)
@@ -75,7 +75,7 @@ def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
 
 
 def called(snapshot: Snapshot, name: str) -> list[CatalogTool]:
-    """Every tool that a name in a settings file means: a server's, or those of all servers that have it."""
+    """Every tool that a name in a settings file means: one server's, or those of all servers that have it."""
     try:
         tool = exact(snapshot, name)
     except AmbiguousTool:
@@ -85,11 +85,11 @@ def called(snapshot: Snapshot, name: str) -> list[CatalogTool]:
 
 
 def on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool:
-    """The tool of a server given in addition to the name."""
+    """The tool of a server that is given in addition to the name."""
     state = snapshot.states.get(server)
     if state is None:
         raise unknown_server(snapshot, server)
-    if state.status is not ServerStatus.RUNNING:
+    if not _is_listed(snapshot, state):
         raise _unavailable(snapshot, server)
     tool = _own_tool(snapshot, name, server) or _on_server(snapshot, name, server)
     if tool is None:
@@ -99,8 +99,8 @@ def on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool:
 
 
 def bearers(snapshot: Snapshot, name: str, server: str | None = None) -> list[str]:
-    """The servers that a name means, whether or not their tools can be found now: the one that is given, those in the
-    name, else those that have listed a tool of that name.
+    """The servers that a name refers to, whether or not their tools can be found now: the given one, those in the name,
+    or else those that have listed a tool of that name.
     """
     if server:
         return [server] if server in snapshot.states else []
@@ -111,7 +111,7 @@ def bearers(snapshot: Snapshot, name: str, server: str | None = None) -> list[st
 
 
 def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
-    """Why no tool has this exact name."""
+    """Explains why no tool has this exact name."""
     if named := _meant(snapshot, name):
         return _no_tool_of(snapshot, name, named, advice)
     _refuse_held(snapshot, name)
@@ -124,7 +124,7 @@ def unknown_server(snapshot: Snapshot, server: str) -> InvalidRequest:
 
 
 def _meant(snapshot: Snapshot, name: str) -> dict[str, Sequence[str]]:
-    """The servers that a name refers to, among those that exist for whoever looks at this snapshot."""
+    """The servers that a name refers to, among those that exist in this snapshot's view."""
     named = snapshot.names.servers.meant(name)
     return {server: rests for server, rests in named.items() if server in snapshot.states}
 
@@ -148,7 +148,7 @@ def _own_tool(snapshot: Snapshot, own: str, server: str) -> CatalogTool | None:
 
 
 def _spelt_like(snapshot: Snapshot, name: str) -> list[CatalogTool]:
-    """The tools that have the words of a name. If the spelling matches a tool of a stopped server, no other server's
+    """The tools whose names have the same words. If the spelling matches a tool of a stopped server, no other server's
     tool is used.
     """
     positions = snapshot.index.spelt_like(name) if len(name) <= _LONGEST_SPELLING else ()
@@ -160,7 +160,7 @@ def _spelt_like(snapshot: Snapshot, name: str) -> list[CatalogTool]:
             continue
         if tool is not None:
             found.append(tool)
-        elif (state := snapshot.states.get(record.server)) is not None and state.status is not ServerStatus.RUNNING:
+        elif (state := snapshot.states.get(record.server)) is not None and not _is_listed(snapshot, state):
             raise _unavailable(snapshot, record.server)
     return found
 
@@ -172,7 +172,7 @@ def _no_tool_of(
     _refuse_held(snapshot, name, meant)
     for server in meant:
         state = snapshot.states.get(server)
-        if state is not None and state.status is not ServerStatus.RUNNING:
+        if state is not None and not _is_listed(snapshot, state):
             reason = f": {state.reason}" if state.reason else ""
             return UnknownTool(name, (), f"Its server {server!r} is {state.status}{reason}.", advice)
     servers = " and ".join(map(repr, meant))
@@ -180,9 +180,14 @@ def _no_tool_of(
     return UnknownTool(name, nearest_names(snapshot, name, meant), reason, advice)
 
 
+def _is_listed(snapshot: Snapshot, state: UpstreamState) -> bool:
+    """Whether the tools of a server are known: it runs, or did before."""
+    return state.is_available or state.name in snapshot.expected
+
+
 def _refuse_held(snapshot: Snapshot, name: str, servers: Iterable[str] | None = None) -> None:
-    """Says so if a name means a tool that waits for approval, of one of the servers if they are known. No other
-    server's tool is used or suggested in its place.
+    """Raises an error if a name means a tool that waits for approval, on the given servers if known. No other server's
+    tool is used or suggested in its place.
     """
     if not snapshot.held:
         return
@@ -210,7 +215,7 @@ def _ours(snapshot: Snapshot, name: str) -> str:
 
 
 def nearest_names(snapshot: Snapshot, name: str, servers: Iterable[str] | None = None) -> list[str]:
-    """The most similar names: those that share its words, and similar spellings. From some servers, or all."""
+    """The most similar names: those that share words, and similar spellings. From the given servers, or all."""
     name = name[:_COMPARED]
     if servers is None:
         by_words = (hit.position for hit in snapshot.index.nearest_names(name, snapshot.allowed, _BY_WORDS))
@@ -223,7 +228,7 @@ def nearest_names(snapshot: Snapshot, name: str, servers: Iterable[str] | None =
 
 
 def _of_servers(snapshot: Snapshot, name: str, servers: Iterable[str]) -> list[CatalogTool]:
-    """Positions on a server that share the name's words, then others, up to the number compared."""
+    """Tools of these servers: first those that share the name's words, then the rest, up to the number compared."""
     own = [position for server in servers for position in snapshot.names.of_server(server)]
     hits = snapshot.index.nearest_names(name, snapshot.allowed, len(own)) if own else []
     by_words = {hit.position for hit in hits}

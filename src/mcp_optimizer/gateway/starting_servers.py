@@ -1,9 +1,9 @@
 """Waits for servers that are starting, on behalf of a request that may mean one of them.
 
-A first search or call often comes while servers start and the encoder loads. Denying what is about to exist would make
-a model give up, so the request waits for a bounded time. Where the tools of a server are known from before, a search
-finds them at once, and only a call of one waits. A server of which nothing is known delays nothing once it has been
-starting for long.
+A first search or call often arrives while servers start and the encoder loads. Denying a tool that is about to exist
+would make a model give up, so the request waits for a bounded time. If a server's tools are known from an earlier
+start, a search finds them at once, and only a call waits. A server whose tools are unknown delays nothing once it has
+been starting for long.
 """
 
 from __future__ import annotations
@@ -18,36 +18,43 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import StillStarting
 
 _PATIENCE = 8.0
-"""Seconds that a request waits at most for servers of which it is not known whether they are meant."""
+"""Maximum seconds that a request waits for servers that it may or may not mean."""
 
 _CALL_PATIENCE = 30.0
-"""Seconds that a call waits at most for the server of its tool."""
+"""Maximum seconds that a call waits for its tool's server."""
 
 _NEW = 20.0
 """Seconds after which a server that is still starting is no longer waited for."""
 
 
 class StartingServers:
-    """The servers that a request waits for."""
+    """Lets requests wait for starting servers."""
 
     def __init__(
-        self, catalog: LiveCatalog, patience: float = _PATIENCE, call_patience: float = _CALL_PATIENCE
+        self,
+        catalog: LiveCatalog,
+        wake: Callable[[str], None],
+        patience: float = _PATIENCE,
+        call_patience: float = _CALL_PATIENCE,
     ) -> None:
+        """`wake` starts a server that rests."""
         self._catalog = catalog
+        self._wake = wake
         self._patience = patience
         self._call_patience = call_patience
 
     async def until_up(self, server: str) -> None:
-        """Wait until a server that is coming runs, with the tools that it lists now, or is down.
+        """Wait until a starting server runs and its current tools are listed, or it is down.
 
         Raises StillStarting.
         """
+        self._wake(server)
         await self._while(lambda snapshot: is_coming(snapshot, server), server)
 
     async def until_known(self, servers: Sequence[str]) -> None:
-        """Wait until the tools of one of these are known, or it is down. Raises StillStarting."""
+        """Wait until the tools of one of these servers are known, or it is down. Raises StillStarting."""
         await self._while(
-            lambda snapshot: all(is_coming(snapshot, one) and one not in snapshot.expected for one in servers),
+            lambda snapshot: all(_is_unknown(snapshot, one) for one in servers),
             servers[0],
         )
 
@@ -63,14 +70,14 @@ class StartingServers:
     async def wait(
         self, view: Callable[[], Awaitable[Snapshot]], is_enough: Callable[[Snapshot], Awaitable[bool]]
     ) -> bool:
-        """Wait until what a request needs is there, or no server has just begun to start; whether it waited."""
+        """Wait until a request has what it needs, or no server has just begun to start; returns whether it waited."""
         waited = False
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 before = self._catalog.snapshot
                 while _is_beginning(seen := await view()) and not await is_enough(seen):
                     waited = True
-                    # What arrived while this one was looked through would not be told again.
+                    # A change that arrived while this snapshot was searched would not be reported again.
                     if self._catalog.snapshot is before:
                         await self._catalog.changed()
                     before = self._catalog.snapshot
@@ -78,13 +85,19 @@ class StartingServers:
 
 
 def is_coming(snapshot: Snapshot, server: str) -> bool:
-    """Whether a server is starting, or what it lists is just being read."""
+    """Whether a server is starting, or its list of tools is just being read."""
     state = snapshot.states.get(server)
     if state is None:
         return False
     if state.is_coming or server in snapshot.expected:
         return True
     return state.status is ServerStatus.RUNNING and any(one.name == server for one in snapshot.missing())
+
+
+def _is_unknown(snapshot: Snapshot, server: str) -> bool:
+    """Whether a server is coming whose tools are not known yet."""
+    is_resting = server in snapshot.states and snapshot.states[server].status is ServerStatus.RESTING
+    return is_coming(snapshot, server) and server not in snapshot.expected and not is_resting
 
 
 def _is_beginning(snapshot: Snapshot) -> bool:

@@ -1,1 +1,1 @@
-"""Logins to servers, and secrets."""
+"""Logins to servers, and stored secrets."""

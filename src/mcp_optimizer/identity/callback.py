@@ -1,4 +1,6 @@
-"""Waits on this machine for the browser to come back from a login. Answers only that, and only once."""
+"""Listens on this machine for the browser's return from a login, and serves nothing else. Used by `logins` and the
+login command.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,15 @@ logger = logging.getLogger(__name__)
 PATH = "/callback"
 _HOSTS = ("127.0.0.1", "::1")
 PORT = 33418
-"""Used if it is free: an authorization server that knows this address need not register the gateway again."""
+"""The preferred port: with the same address, the gateway need not register at an authorization server again."""
 _LONGEST_QUERY = 20_000
 
 Finish = Callable[[str], Awaitable[str]]
-"""Ends a login with the address that the browser was sent to; returns the name of the server."""
+"""Finishes a login with the address that the browser was redirected to; returns the name of the server."""
 
 
 class Callback:
-    """The address for the browser, and what becomes of the login."""
+    """The address that the browser returns to, and the outcome of the login."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -43,7 +45,7 @@ class Callback:
 
 @asynccontextmanager
 async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncIterator[Callback]:
-    """Listen at `http://localhost:PORT/callback` in the context: on a given port, else on the usual or a free one."""
+    """Listen at `http://localhost:PORT/callback`: on the given port, otherwise on the usual one or a free one."""
     sockets = _sockets(port)
     callback = Callback(f"http://localhost:{sockets[0].getsockname()[1]}{PATH}")
 
@@ -52,12 +54,12 @@ async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncI
         try:
             server = await finish(f"{callback.address}?{query}")
         except NotAwaited as failure:
-            # Somebody else's request must not end the wait of the person who logs in.
+            # A stray request must not end the wait of the person who is logging in.
             return _failed(failure)
         except OptimizerError as failure:
             if not callback.done.done():
                 callback.done.set_exception(failure)
-                # Retrieved here, even if nobody waits for it.
+                # Retrieve the exception, so that asyncio does not log it if `done` is never awaited.
                 callback.done.exception()
             return _failed(failure)
         if not callback.done.done():
@@ -65,7 +67,7 @@ async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncI
         return page("Logged in", f"You are logged in to {server}. You may close this window.")
 
     app = Starlette(routes=[Route(PATH, come_back)])
-    # No access log: the query has the code.
+    # No access log: the query contains the authorization code.
     server = HttpServer(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
     tasks = BackgroundTasks(logger, "Waiting for the browser failed")
     serving = tasks.spawn(server.serve(sockets=sockets))
@@ -84,7 +86,7 @@ def _failed(failure: OptimizerError) -> HTMLResponse:
 
 
 def page(title: str, text: str, status: int = 200) -> HTMLResponse:
-    """A page with one sentence."""
+    """An HTML page with a short text."""
     body = (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         "<meta name=referrer content=no-referrer>"
@@ -100,7 +102,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'
 
 
 def _sockets(port: int | None) -> list[socket.socket]:
-    """One port on both loopback addresses, as far as the machine has them."""
+    """Sockets for one port on both loopback addresses, or on IPv4 only if the machine has no IPv6."""
     first = _bound(_HOSTS[0], port) if port else _bound(_HOSTS[0], PORT) or _bound(_HOSTS[0], 0)
     if first is None:
         raise ConfigurationError(
@@ -121,7 +123,7 @@ def _bound(host: str, port: int) -> socket.socket | None:
         if family is socket.AF_INET6:
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         found.bind((host, port))
-        # At once: until it listens, another process may bind the same port.
+        # Listen immediately: until then, another process may bind the same port.
         found.listen()
     except OSError:
         found.close()

@@ -1,4 +1,4 @@
-"""Reads `WWW-Authenticate`: what a server that refused wants. Pure; every text is a stranger's."""
+"""Reads `WWW-Authenticate` headers: what a server that refused a request requires. Pure; trusts no text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOST_SCOPES = 100
 
 @dataclass(frozen=True)
 class Challenge:
-    """The bearer challenge of a refusal."""
+    """The bearer challenge in a refusal."""
 
     error: str = ""
     scopes: tuple[str, ...] | None = None
-    """What this request needs; None if the server does not say."""
+    """The scopes that the refused request needs; None if the server does not say."""
     resource_metadata: str = ""
 
     @property
@@ -29,7 +29,7 @@ class Challenge:
 
 
 def challenge_in(header: str) -> Challenge | None:
-    """The bearer challenge among the challenges of a refusal, if there is one."""
+    """The bearer challenge in a header, which may contain challenges of several schemes; None if there is none."""
     header = header[:_LONGEST]
     found = _BEARER.search(header)
     if found is None:
@@ -49,13 +49,13 @@ def challenge_in(header: str) -> Challenge | None:
 
 
 def scopes_of(text: str | None) -> tuple[str, ...]:
-    """The scopes in a text that separates them by blanks, each once."""
+    """The scopes in a space-separated text, without duplicates."""
     found = dict.fromkeys(scope for scope in (text or "").split(" ") if _SCOPE.fullmatch(scope))
     return tuple(found)[:_MOST_SCOPES]
 
 
 def with_more(scopes: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
-    """All scopes of both, each once, in order; of too many, half of the first and what is new."""
+    """The scopes of both, in order and without duplicates. If there are too many, half of them and the new ones."""
     new = tuple(dict.fromkeys(more))
     both = tuple(dict.fromkeys([*scopes, *new]))
     if len(both) <= _MOST_SCOPES:

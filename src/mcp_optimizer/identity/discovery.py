@@ -1,7 +1,7 @@
-"""Finds out who gives tokens for a server, and where: RFC 9728, then RFC 8414 and OpenID, in the protocol's order.
+"""Discovers the authorization server of an MCP server: RFC 9728, then RFC 8414 and OpenID, in the protocol's order.
 
-`account_login` uses the result for a login without a person (client credentials). Loaded at the first login: the SDK's
-helpers bring half of the SDK with them.
+`account_login` uses the result to log in without a person (client credentials). Loaded at the first login, because the
+SDK's helpers import half of the SDK.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHOWN = 200
 
 
 async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -> Provider:
-    """The authorization server of the MCP server at `url`."""
+    """The authorization server of the MCP server at `url`, with its endpoints."""
     host = checked(url)
     is_near = is_this_machine(host) or (bool(auth.issuer) and is_this_machine(_host(auth.issuer)))
     described, place = await _resource_metadata(url, challenge, web, allows_this_machine=is_near)
@@ -72,11 +72,11 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
 async def _resource_metadata(
     url: str, challenge: Challenge, web: Web, *, allows_this_machine: bool
 ) -> tuple[ProtectedResourceMetadata | None, str]:
-    """What the server says of itself, and where."""
+    """The server's description of itself (RFC 9728), and its address."""
     named = challenge.resource_metadata
     for place in build_protected_resource_metadata_discovery_urls(named or None, url):
         try:
-            # On this machine only at the server itself: its word must not lead to whatever else listens here.
+            # On this machine, only at the server's own origin: it must not direct us to other programs here.
             checked(place)
             checked(place, allows_this_machine=allows_this_machine and origin(place) == origin(url))
         except LoginFailed:
@@ -106,12 +106,12 @@ async def _server_metadata(issuer: str, url: str, web: Web) -> OAuthMetadata | N
 
 
 def _resource(url: str, auth: AuthSpec, described: ProtectedResourceMetadata | None, place: str) -> str:
-    """What tokens are for. Metadata are about the address that they are published for (RFC 9728, section 3.3): a token
-    for a whole host is for who speaks for the host, at its own place, and not for one of its servers.
+    """The resource that tokens are for. Metadata describe the address that they are published for (RFC 9728, section
+    3.3): only metadata at the host's own well-known address may ask for a token for the whole host.
     """
     if auth.resource:
         return auth.resource
-    # Neither a password nor a query, which may be a key.
+    # Without the password and the query, which may contain a key.
     parts = urlsplit(url)
     own = resource_url_from_server_url(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
     if described is None:
@@ -127,7 +127,7 @@ def _resource(url: str, auth: AuthSpec, described: ProtectedResourceMetadata | N
 def _scopes(
     auth: AuthSpec, challenge: Challenge, described: ProtectedResourceMetadata | None, metadata: OAuthMetadata
 ) -> tuple[str, ...]:
-    """What to ask for: the entry's word, else what this refusal named, else what the server has."""
+    """The scopes to request: those of the entry, otherwise of the refusal, otherwise of the server's metadata."""
     if auth.scopes:
         return auth.scopes
     asked = None if challenge.scopes is None else " ".join(challenge.scopes)
@@ -135,7 +135,7 @@ def _scopes(
 
 
 def _guessed(url: str, resource: str, challenge: Challenge, auth: AuthSpec) -> Provider:
-    """The endpoints of a server of the protocol's first revision with logins, which describes nothing."""
+    """The default endpoints of the protocol's first revision with logins, for servers without metadata."""
     root = _root(url)
     checked(root)
     return Provider(
@@ -149,8 +149,8 @@ def _guessed(url: str, resource: str, challenge: Challenge, auth: AuthSpec) -> P
 
 
 def _asked(allows_this_machine: bool, endpoint: object, issuer: str) -> str:
-    """An endpoint that we send something to. On this machine it is where the authorization server describes itself:
-    whatever else listens here never said that it takes part in logins.
+    """An endpoint that we send requests to. On this machine, it must be at the authorization server's own origin: other
+    programs that listen here never declared that they take part in logins.
     """
     found = _usable(allows_this_machine, endpoint)
     if found and is_this_machine(_host(found)) and origin(found) != origin(issuer):
@@ -166,7 +166,7 @@ def _usable(allows_this_machine: bool, endpoint: object) -> str:
 
 
 def _root(url: str) -> str:
-    """The address of a host, as it is written."""
+    """The scheme and host of an address, as written."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -176,7 +176,7 @@ def _host(url: str) -> str:
 
 
 async def account_login(spec: ServerSpec, challenge: Challenge, more: tuple[str, ...], web: Web) -> Login:
-    """A token for the account in the entry, also for these scopes."""
+    """Log in with the account in the entry. `more`: scopes to request in addition."""
     auth = spec.auth
     provider = await discovered(spec.url, auth, challenge, web)
     client = configured(auth, provider)

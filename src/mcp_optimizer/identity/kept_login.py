@@ -1,4 +1,4 @@
-"""One login as this process knows it; in the store, other processes may log in, log out or refresh meanwhile."""
+"""This process's copy of a stored login, which other processes may replace or delete. Used by `server_login`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 
 class Listeners:
-    """Those who are told, in the order in which they came."""
+    """Callbacks, called in the order in which they were added."""
 
     def __init__(self) -> None:
         self._told: list[Callable[[], None]] = []
 
     @contextmanager
     def telling(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Tell this one while the context is open."""
+        """Call this listener while the context is open."""
         self._told.append(listener)
         try:
             yield
@@ -39,11 +39,11 @@ class Listeners:
 logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN = 3.0
-"""Seconds after which the store is looked at again, because somebody may have logged out."""
+"""Seconds after which the store is read again, because another process may have logged out."""
 
 _EARLIER = 4
 _LAST_WORDS = 5.0
-"""Seconds for what is being read or written when the gateway stops."""
+"""Seconds for reads and writes in progress when the gateway stops."""
 
 
 class KeptLogin:
@@ -61,29 +61,29 @@ class KeptLogin:
 
     @property
     def secrets(self) -> Mapping[str, str]:
-        """What may never be shown: also the tokens before, which a late answer may repeat."""
+        """The values that must never be shown, including earlier tokens, which a late answer may repeat."""
         earlier = {f"earlier token {number}": token for number, token in enumerate(self._earlier, 1)}
         return {**earlier, **(self.login.secrets if self.login is not None else {})}
 
     async def current(self) -> Login | None:
-        """The login, as far as this process knows."""
+        """The login as this process knows it; checks the store in the background from time to time."""
         if not self._is_loaded:
             self.login = await self.read()
             self._is_loaded = True
         elif time.monotonic() - self._looked_at > _LOOK_AGAIN:
-            # Beside the call, which need not wait for it.
+            # In the background, so that the call need not wait.
             self._looked_at = time.monotonic()
             self.tasks.spawn(self.another())
         return self.login
 
     async def read(self) -> Login | None:
-        """What the store has."""
+        """The login in the store."""
         self._looked_at = time.monotonic()
-        # A server that is stopped while it waits must not cut off a read, which would cost a connection.
+        # Shielded: stopping a server during the read would otherwise cost a database connection.
         return await asyncio.shield(self.tasks.spawn(self.store.read_if_possible(self.login)))
 
     async def another(self) -> Login | None:
-        """The login that somebody made in another process since this one read it, if it may be better."""
+        """The login that another process stored since our last read, if it can replace ours; takes it over."""
         stored = await self.read()
         if stored is None:
             self.lose()
@@ -93,7 +93,7 @@ class KeptLogin:
         return None
 
     async def replace(self, old: Login, new: Login) -> bool:
-        """Keep what became of a login, unless somebody has logged in or out meanwhile: then that counts."""
+        """Store the successor of a login, unless another process has logged in or out meanwhile, which then counts."""
         stored = await self.read()
         if stored is None:
             self.lose()
@@ -106,13 +106,13 @@ class KeptLogin:
         return True
 
     async def keep(self, login: Login) -> None:
-        """A person has logged in."""
+        """Store the login that a person made."""
         await self.store.write(login)
         self.take(login)
         self.made.tell()
 
     async def forget(self) -> bool:
-        """The person has logged out."""
+        """Delete the login, because the person logged out."""
         found = await self.store.delete()
         self.lose()
         return found
@@ -124,7 +124,7 @@ class KeptLogin:
         self.has_changed.set()
 
     def note_error(self, error: str) -> None:
-        """What went wrong last; only this process knows."""
+        """Note the last error, in this process only."""
         if self.login is not None:
             self.login = replace(self.login, error=error)
 
@@ -133,7 +133,7 @@ class KeptLogin:
         self.login = None
 
     async def close(self) -> None:
-        # A refresh that is cut off may lose the only token that replaces the old one.
+        # Interrupting a refresh could lose the only token that replaces the old one.
         try:
             await asyncio.wait_for(self.tasks.settled(), _LAST_WORDS)
         except TimeoutError:

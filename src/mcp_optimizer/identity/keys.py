@@ -1,8 +1,8 @@
-"""Where the keys of secrets are: the environment, the OS keyring, or a private file beside the database.
+"""Reads and writes the keys of secrets: in the environment, the OS keyring, or a private file next to the database.
 
-All keys found anywhere open secrets, so that a key can move from one place to another. A new key goes to the keyring if
-there is one that works, otherwise to the file. Keys in the environment are the user's; nothing here changes them. Each
-database has keys of its own, so that changing those of one cannot lock another.
+The keys of all these places open secrets, so a key can move from one place to another. A new key goes to the keyring if
+one works, otherwise to the file. Keys in the environment belong to the user and are never changed. Each database has
+its own keys, so changing the keys of one cannot lock another. Called by `vault`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KEY_ID_BYTES = 8
 
 @dataclass(frozen=True)
 class Key:
-    """A key that encrypts secrets, and its id, which says nothing about it."""
+    """A key that encrypts secrets, and its id, which does not reveal it."""
 
     material: bytes = field(repr=False)
 
@@ -47,7 +47,7 @@ class Key:
 
     @property
     def text(self) -> str:
-        """As it is kept: base64."""
+        """The key in base64, as it is stored."""
         return base64.b64encode(self.material).decode()
 
 
@@ -56,19 +56,19 @@ def new_key() -> Key:
 
 
 def read_key(text: str) -> Key:
-    """A key as `openssl rand -base64 32` prints it, in either alphabet of base64. ValueError if it is none."""
+    """Read a key as `openssl rand -base64 32` prints it, in either base64 alphabet. Raises ValueError if it is none."""
     try:
         material = base64.b64decode(text.strip().replace("-", "+").replace("_", "/"), validate=True)
     except (binascii.Error, ValueError):
         material = b""
     if len(material) != _KEY_BYTES:
-        # Without the text: it may be most of a key.
+        # The message omits the text, which may be most of a key.
         raise ValueError("it is not 32 bytes in base64")
     return Key(material)
 
 
 class Keys:
-    """The keys of one database. Everything may wait for the keyring, so call it in a thread."""
+    """The keys of one database. Every method may wait for the keyring, so call them in a thread."""
 
     def __init__(self, environment: Mapping[str, str], file: Path, name: str) -> None:
         self._given = environment.get(VARIABLE, "")
@@ -81,12 +81,12 @@ class Keys:
         return tuple({key.id: key for key in found}.values())
 
     def first(self) -> Key:
-        """The key for the first secret: one that exists, or a new one."""
+        """The key for the first secret: an existing one, or a new one."""
         found = self.read()
         return found[0] if found else self._add([])
 
     def next(self, current: bytes | None) -> Key:
-        """The key that replaces the current one, kept together with it until `keep`."""
+        """The key that replaces the current one; both are stored until `keep`."""
         given = self._from_environment()
         if not given:
             return self._add(self.read())
@@ -106,7 +106,7 @@ class Keys:
 
     @property
     def places(self) -> str:
-        """Where the keys are looked for, for messages."""
+        """The places searched for keys, for messages."""
         parts = [VARIABLE, *(["the OS keyring"] if self._keyring.is_installed else []), str(self._file)]
         return f"{', '.join(parts[:-1])} or {parts[-1]}"
 
@@ -119,7 +119,7 @@ class Keys:
             ) from None
 
     def _add(self, found: Sequence[Key]) -> Key:
-        """Keep a new key, together with those that were found: a place that fails in between must lose none."""
+        """Store a new key together with those that were found, so that a failing place loses none."""
         made = new_key()
         if not self._keyring.write([made, *found]):
             self._write_file([made, *found])
@@ -170,7 +170,7 @@ class Keys:
 
 
 class _Keyring:
-    """The OS keyring, if the extra `keyring` is installed. One that fails, or keeps nothing, is as good as none."""
+    """The OS keyring, if the extra `keyring` is installed. One that fails, or stores nothing, counts as missing."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -182,7 +182,7 @@ class _Keyring:
     def read(self) -> list[Key]:
         if not self.is_installed:
             return []
-        # Backends raise errors of their own libraries: no desktop, locked, refused by the user.
+        # Backends raise errors of their own libraries: no desktop session, locked, refused by the user.
         with suppress(Exception):
             kept = import_module("keyring").get_password(APP_NAME, self._name) or ""
             return [read_key(part) for part in kept.split(",") if part]
@@ -190,7 +190,7 @@ class _Keyring:
         return []
 
     def write(self, keys: Sequence[Key]) -> bool:
-        """Whether they are kept."""
+        """Store the keys; returns whether the keyring has them now."""
         if not self.is_installed:
             return False
         with suppress(Exception):
@@ -199,16 +199,16 @@ class _Keyring:
                 keyring.set_password(APP_NAME, self._name, ",".join(key.text for key in keys))
             else:
                 keyring.delete_password(APP_NAME, self._name)
-            # One backend accepts everything and keeps nothing.
+            # Read them back, because one backend accepts everything and stores nothing.
             return self.read() == list(keys)
         logger.debug("the OS keyring cannot be written")
         return False
 
 
 def keys_of(place: Path | str, environment: Mapping[str, str]) -> Keys:
-    """The keys of the database in a file, or of a PostgreSQL database, whose key file is in the data folder.
+    """The keys of a database file, or of a PostgreSQL database, whose key file is in the data folder.
 
-    The file's name does not begin like the database's, so that whoever copies `catalog.db*` does not copy the key.
+    The key file's name does not begin like the database's, so that copying `catalog.db*` does not copy the key.
     """
     if isinstance(place, Path):
         path = place.expanduser().resolve()

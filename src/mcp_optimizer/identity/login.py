@@ -1,4 +1,4 @@
-"""A login as it is kept: who gave it, to which client, for what, and how long it lasts. Pure values and their JSON."""
+"""A login as it is stored: its issuer, client, resource, tokens and expiry. Pure values and their JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SHARED = "shared"
 """The principal of a login that serves every caller."""
 
 ONLY_USER = "user"
-"""The principal of a gateway on stdio, and of commands: the one who started it."""
+"""The principal of a gateway on stdio, and of commands: the user who started it."""
 
 _AHEAD = 0.2
-"""Share of a token's life that is left when it is refreshed."""
+"""Share of a token's lifetime that remains when it is refreshed."""
 
 _LONGEST_AHEAD = 300.0
 
@@ -33,16 +33,16 @@ class Login:
     client: ClientId
     revocation_endpoint: str = ""
     scopes: tuple[str, ...] = ()
-    """What was asked for."""
+    """The scopes that were requested."""
     tokens: Tokens | None = None
     given_at: float = 0.0
-    """When the tokens were last given or refreshed, in the clock's time."""
+    """When the tokens were last issued or refreshed, in wall-clock seconds."""
     error: str = ""
     """Why the last refresh failed, if it did."""
     is_over: bool = False
-    """Only a new login helps."""
+    """Whether only a new login helps."""
     wanted: tuple[str, ...] = ()
-    """Scopes that a call needed and the login does not have."""
+    """Scopes that a call needed and the login lacks."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -50,7 +50,7 @@ class Login:
 
     @property
     def secrets(self) -> dict[str, str]:
-        """What may never be shown, by name."""
+        """The values that must never be shown, by name."""
         given = self.tokens or Tokens("")
         found = {"token": given.access, "refresh token": given.refresh, "client secret": self.client.secret}
         return {name: secret for name, secret in found.items() if secret}
@@ -60,7 +60,7 @@ class Login:
         return expires is not None and now >= expires
 
     def is_stale(self, now: float) -> bool:
-        """Whether it is time for a refresh: some time before it expires."""
+        """Whether the token is due for a refresh, which is some time before it expires."""
         expires = self.tokens.expires_at if self.tokens is not None else 0.0
         if expires is None:
             return False
@@ -68,7 +68,7 @@ class Login:
         return now >= expires - ahead
 
     def can_replace(self, other: Login | None) -> bool:
-        """Whether it is worth an attempt where the other one was refused."""
+        """Whether this login is worth an attempt after the other one was refused."""
         is_usable = self.tokens is not None and not self.is_over
         return is_usable and (other is None or self.tokens != other.tokens)
 
@@ -85,7 +85,7 @@ class Login:
 
 
 def login_of(text: bytes) -> Login | None:
-    """A stored login; None if it is not one, as a row of a later version may be."""
+    """A login from its stored JSON; None if it cannot be read, for example a row of a later version."""
     try:
         found = json.loads(text)
         tokens, client = found.pop("tokens"), found.pop("client")
@@ -99,7 +99,7 @@ def login_of(text: bytes) -> Login | None:
 
 
 def advice(server: str) -> str:
-    """What a person can do to log in."""
+    """Advice on how to log in."""
     return f"run `mcp-optimizer login {shlex.quote(server)}`"
 
 
@@ -109,7 +109,7 @@ def _tuple(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class LoginStatus:
-    """What people may know of a login: never a token."""
+    """The state of a login as shown to people; never contains a token."""
 
     server: str
     state: str
@@ -124,7 +124,7 @@ class LoginStatus:
 
 
 def status_of(server: str, login: Login | None, now: float) -> LoginStatus:
-    """How a login stands."""
+    """The state of a login."""
     if login is None or login.tokens is None:
         return LoginStatus(server, "none")
     state = "logged in"

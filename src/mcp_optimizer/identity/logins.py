@@ -1,7 +1,7 @@
-"""All logins of a gateway: one per server that wants one. Begins and ends logins; `server_login` keeps them.
+"""All logins of a gateway, one per server that wants one. Begins and ends logins; `server_login` maintains them.
 
-A login begins with an address that a person opens in a browser and ends with the address that the browser is sent back
-to, whichever way it comes: to a port of this machine, to the dashboard, or pasted.
+A login begins with an address that a person opens in a browser, and ends with the address that the browser is
+redirected to, which arrives at a port of this machine, at the dashboard, or pasted into a command.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ logger = logging.getLogger(__name__)
 
 _MOST_ATTEMPTS = 100
 _ATTEMPT_SECONDS = 900.0
-"""How long a person may take to log in."""
+"""Seconds that a person may take to log in."""
 
 
 Failed = Callable[[OptimizerError], None]
 
 Told = Callable[[str, str], None]
-"""Told what became of a login (`login/made`, `login/ended`), and of which server."""
+"""Called with what happened to a login (`login/made`, `login/ended`), and its server."""
 
 
 @dataclass(frozen=True)
 class _Awaited:
-    """An attempt that a person may still finish."""
+    """An attempt to log in that a person may still finish."""
 
     since: float
     server: str
@@ -53,7 +53,7 @@ class _Awaited:
 
 
 class _Outcome:
-    """What becomes of one attempt."""
+    """The outcome of one attempt, which can be awaited."""
 
     def __init__(self) -> None:
         self._is_known = asyncio.Event()
@@ -87,26 +87,26 @@ class Logins:
         self._former = BackgroundTasks(logger, "A login that is not used any more could not be closed")
         self._attempts: dict[str, _Awaited] = {}
         self.callback_address = ""
-        """Where browsers come back to from elsewhere; empty: only to a port of this machine. Where others reach the
-        gateway, no caller is offered a login.
+        """The address that browsers on other machines return to; empty: browsers return only to a port of this machine.
+        While it is set, others can reach the gateway, and no caller is offered a login.
         """
 
     def come_back_to(self, address: str) -> None:
-        """Others reach the gateway, and logins of the dashboard end at this address."""
+        """Logins of the dashboard end at this address, because other machines can reach the gateway."""
         self.callback_address = address
 
     def of(self, spec: ServerSpec) -> Authorization | None:
-        """What the server is told about who calls; None if it gets only the headers of its entry."""
+        """The authorization for a server; None if it gets only the headers of its entry."""
         self._follow(spec)
         if spec.auth.headers_command and not spec.problem:
-            # One for each server, because it keeps the headers.
+            # One object per server, because it caches the headers.
             return self._commands.setdefault(spec.name, HeaderCommand(spec))
         return self.login(spec) if wants_login(spec) else None
 
     def login(self, spec: ServerSpec) -> ServerLogin:
         self._follow(spec)
         if spec.name not in self._logins:
-            # Over HTTP, entries of this kind are not used, because callers are not known there.
+            # Per-caller entries are not used over HTTP, because callers are not known there.
             principal = ONLY_USER if spec.auth.per_caller else SHARED
             store = LoginStore(spec, principal, self._rows)
             self._logins[spec.name] = ServerLogin(spec, store, self._web_of(spec), self._offered)
@@ -116,9 +116,9 @@ class Logins:
         return self._web.named_by(spec.url, spec.auth.issuer)
 
     def forget(self, server: str) -> None:
-        """The server is gone, or its name means another one: nothing that was begun with it goes to that one.
+        """Drop the state of a server that was removed, or whose name now means another server, which must not get it.
 
-        What is stored stays: it is found again under the same name and address.
+        The stored login stays, and is found again under the same name and address.
         """
         self._specs.pop(server, None)
         self._commands.pop(server, None)
@@ -127,13 +127,13 @@ class Logins:
             self._former.spawn(login.close())
 
     def _follow(self, spec: ServerSpec) -> None:
-        """An entry that changed is another server under the same name."""
+        """Treat a changed entry as another server under the same name."""
         if spec.name in self._specs and self._specs[spec.name].of_session != spec.of_session:
             self.forget(spec.name)
         self._specs[spec.name] = spec
 
     async def begin(self, spec: ServerSpec, redirect_uri: str, failed: Failed = lambda _failure: None) -> Attempt:
-        """Find out where to log in, and as whom. `failed` is told if the person comes back without a login."""
+        """Find out where to log in, and with which client id. `failed` is called if the login cannot be finished."""
         if not wants_login(spec) or spec.auth.kind is AuthKind.CLIENT_CREDENTIALS:
             raise ConfigurationError(why_no_login(spec))
         login = self.login(spec)
@@ -156,7 +156,7 @@ class Logins:
             client = await registered(provider, redirect_uri, self._web_of(spec))
         scopes = provider.scopes
         if known is not None and known.issuer == provider.issuer:
-            # More permissions do not cost those that were given before.
+            # Requesting more scopes must not lose those granted before.
             scopes = with_more(with_more(known.scopes, scopes), known.wanted) if known.wanted else scopes
         attempt = Attempt(provider, client, redirect_uri, scopes)
         self._remember(_Awaited(time.monotonic(), spec.name, attempt, failed))
@@ -164,12 +164,12 @@ class Logins:
 
     @asynccontextmanager
     async def _offered(self, spec: ServerSpec) -> AsyncIterator[LoginOffer]:
-        """A login that a person can make now, on a machine whose browser reaches this one."""
+        """Offer a login that a person can make now, in a browser on this machine."""
         outcome = _Outcome()
         login = self.login(spec)
         async with AsyncExitStack() as stack:
             if self.callback_address:
-                # Whoever calls could make their own login everybody's.
+                # Otherwise any caller could make their own login the one that serves all callers.
                 raise ConfigurationError("Log in on the dashboard, or with the command.")
             from mcp_optimizer.identity.callback import waiting_for_browser
 
@@ -179,9 +179,9 @@ class Logins:
             yield LoginOffer(attempt.address, outcome.wait)
 
     async def finish(self, redirect: str, attempt: Attempt | None = None) -> str:
-        """A person is back from the authorization server. Returns the name of the server."""
+        """Finish a login after the authorization server redirected the browser. Returns the name of the server."""
         awaited = self._awaited(redirect, attempt)
-        # Also if it fails: a code or state is used once.
+        # Even if it fails: a code or state is valid only once.
         self._attempts.pop(awaited.attempt.state, None)
         try:
             await self._exchange(redirect, awaited)
@@ -214,7 +214,7 @@ class Logins:
         await self._logins[name].keep(login.with_tokens(tokens, time.time()))
 
     async def log_out(self, spec: ServerSpec) -> bool:
-        """Forget the login, and tell the authorization server that its tokens are not used any more."""
+        """Forget the login, and revoke its tokens at the authorization server. Returns whether there was a login."""
         login = self.login(spec)
         known = await login.current()
         found = await login.forget()
@@ -236,7 +236,7 @@ class Logins:
         return found
 
     async def statuses(self, specs: Iterable[ServerSpec]) -> list[LoginStatus]:
-        """How the logins of servers that may want one stand."""
+        """The states of the logins of all servers that may want one."""
         found = []
         for spec in specs:
             if wants_login(spec):
@@ -262,7 +262,7 @@ class Logins:
 
 
 def wants_login(spec: ServerSpec) -> bool:
-    """Whether a server is told who calls by a login, if it asks."""
+    """Whether the gateway logs in to a server if the server requires it."""
     if spec.transport is Transport.STDIO or spec.problem or spec.auth.kind is AuthKind.NONE:
         return False
     if spec.auth.headers_command:
@@ -272,7 +272,7 @@ def wants_login(spec: ServerSpec) -> bool:
 
 
 def why_no_login(spec: ServerSpec) -> str:
-    """Why nobody can log in to a server."""
+    """Why a server has no login."""
     if spec.problem:
         return f"The entry of {spec.name!r} cannot be used: {spec.problem}"
     if spec.transport is Transport.STDIO:
@@ -283,7 +283,7 @@ def why_no_login(spec: ServerSpec) -> str:
 
 
 def _reusable(known: Login | None, issuer: str, redirect_uri: str) -> ClientId | None:
-    """The client id that was registered before, with the same authorization server for the same address."""
+    """The client id registered earlier with the same authorization server for the same redirect address, if any."""
     client = known.client if known is not None else None
     is_same = client is not None and client.issuer == issuer and client.redirect_uri == redirect_uri
     return client if is_same else None

@@ -1,7 +1,7 @@
-"""The gateway as a client of one authorization server: the server as it was found, the client id, an attempt to log in.
+"""The gateway as an OAuth client: the discovered authorization server, the client id, and an attempt to log in.
 
-The client id comes from the entry, a metadata document, or dynamic registration. An attempt has the address for the
-browser and checks what comes back; its verifier and state stay in memory and end with it.
+The client id comes from the entry, a metadata document, or dynamic registration. An attempt provides the address for
+the browser and checks the redirect; its verifier and state exist only in memory. Used by `logins` and `discovery`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word,
 
 @dataclass(frozen=True)
 class Provider:
-    """An authorization server, and what it was found to be asked for."""
+    """A discovered authorization server, with the resource and scopes to request from it."""
 
     issuer: str
     authorization_endpoint: str
@@ -31,15 +31,15 @@ class Provider:
     registration_endpoint: str = ""
     revocation_endpoint: str = ""
     auth_methods: tuple[str, ...] = ()
-    """How clients may authenticate at the token endpoint; empty if it does not say."""
+    """The ways in which clients may authenticate at the token endpoint; empty if not stated."""
     takes_metadata_urls: bool = False
     has_pkce: bool = False
     says_issuer: bool = False
-    """It promises to name itself when it redirects back."""
+    """Whether it promises to name itself in its redirect (`iss`)."""
 
     @property
     def other_host(self) -> str | None:
-        """Where people log in, if that is not where the authorization server says it is."""
+        """The host where people log in, if it differs from the issuer's."""
         host = urlsplit(self.authorization_endpoint).hostname
         return host if host != urlsplit(self.issuer).hostname else None
 
@@ -52,18 +52,18 @@ _WITH_SECRET = (BASIC, POST)
 
 @dataclass(frozen=True)
 class ClientId:
-    """Who the gateway is to an authorization server."""
+    """The gateway's identity at an authorization server."""
 
     client_id: str
     secret: str = field(default="", repr=False)
     method: str = NONE
     issuer: str = ""
-    """Whom it was registered with; empty if it was not registered by us."""
+    """The issuer that we registered it with; empty if we did not register it."""
     redirect_uri: str = ""
 
 
 def configured(auth: AuthSpec, provider: Provider) -> ClientId | None:
-    """The client id that needs no registration."""
+    """The client id that needs no registration, if any."""
     if auth.client_id:
         return ClientId(auth.client_id, auth.client_secret, _method(auth, provider))
     if auth.client_metadata_url and provider.takes_metadata_urls:
@@ -81,7 +81,7 @@ def _method(auth: AuthSpec, provider: Provider) -> str:
 
 
 async def registered(provider: Provider, redirect_uri: str, web: Web) -> ClientId:
-    """A new client id from the authorization server."""
+    """Register the gateway as a client; returns its new client id."""
     if not provider.registration_endpoint:
         raise LoginFailed(
             f"the authorization server {provider.issuer} registers no clients: register the gateway there by hand, "
@@ -121,12 +121,12 @@ _COPY = "begin again, and copy the whole address of the page that the browser en
 
 
 class NotAwaited(LoginFailed):
-    """An answer to no login that is under way here: an old one, or somebody else's."""
+    """The redirect belongs to no login in progress here: it is old, or belongs to another gateway."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What was asked of the authorization server."""
+    """One attempt to log in: the request to the authorization server."""
 
     provider: Provider
     client: ClientId
@@ -137,7 +137,7 @@ class Attempt:
 
     @property
     def address(self) -> str:
-        """Where a person logs in."""
+        """The address where a person logs in."""
         digest = hashlib.sha256(self.verifier.encode()).digest()
         asked = {
             "response_type": "code",
@@ -151,13 +151,13 @@ class Attempt:
         if self.scopes:
             asked["scope"] = " ".join(self.scopes)
             if "offline_access" in self.scopes:
-                # OpenID providers give a refresh token only after asking the person.
+                # OpenID providers issue a refresh token only after asking the person.
                 asked["prompt"] = "consent"
         endpoint = self.provider.authorization_endpoint
         return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(asked)}"
 
     def code_in(self, redirect: str) -> str:
-        """The code in the address that the browser was sent back to; raises `LoginFailed` if it may not be used."""
+        """The code in the address that the browser was redirected to; raises `LoginFailed` if it may not be used."""
         given = parameters(redirect)
         if "response_type" in given:
             raise LoginFailed(f"that is the address to log in at, not the one that the browser was sent to: {_COPY}")
@@ -181,12 +181,12 @@ class Attempt:
 
 
 def parameters(redirect: str) -> Mapping[str, str]:
-    """The query of an address, or of what a person copied of it."""
+    """The query parameters of an address, or of the part of it that a person copied."""
     redirect = redirect.strip()[:_LONGEST_REDIRECT]
     query = redirect.partition("?")[2].partition("#")[0] if "?" in redirect else redirect
     try:
         found = parse_qs(query, keep_blank_values=True, max_num_fields=50)
     except ValueError:
         return {}
-    # A parameter given twice could mean either.
+    # A parameter given twice is ambiguous, so it is dropped.
     return {name: values[0] for name, values in found.items() if len(values) == 1}

@@ -1,6 +1,6 @@
-"""Values that a user stores by name, for server files to refer to. Called by commands and by whoever reads those files.
+"""Stores values by name, for server files to refer to. Called by commands and by the readers of server files.
 
-A name can be written in a server file and shown in a line; a value is text. Both have a limit.
+A name must fit into a server file and into one line of output; a value is text. Both have a maximum length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Secrets:
         self._vault = vault
 
     async def set(self, name: str, value: str) -> None:
-        """Store a value, replacing the one before."""
+        """Store a value, replacing any earlier one."""
         check_name(name)
         await self._vault.write(_KIND, name, _encoded(value))
 
@@ -40,7 +40,7 @@ class Secrets:
         return await (await self._vault.stored()).names(_KIND)
 
     async def delete(self, name: str) -> bool:
-        """Whether there was one. Needs no key, so that a secret whose key is lost can be deleted."""
+        """Delete a value; returns whether it existed. Needs no key, so a secret whose key is lost can be deleted."""
         check_name(name)
         return await (await self._vault.stored()).delete(_KIND, name)
 
@@ -59,12 +59,12 @@ class Secrets:
         return SecretValues(values, problems)
 
     async def rotate(self) -> int:
-        """Encrypt everything in the database with a new key, logins too; how many that were."""
+        """Encrypt everything in the database with a new key, including logins; returns the number of rows."""
         return await self._vault.rotate()
 
 
 def check_name(name: str) -> None:
-    """A name that cannot be used is an error that says why."""
+    """Raise ConfigurationError, with the reason, if the name cannot be used."""
     if not name or len(name) > LONGEST_NAME:
         raise ConfigurationError(f"The name of a secret has 1 to {LONGEST_NAME} characters, not {len(name):,}.")
     if not name.isprintable() or name != name.strip() or "}" in name:
@@ -75,7 +75,7 @@ def check_name(name: str) -> None:
 
 
 def value_of(given: bytes) -> str:
-    """A value that came as bytes. One that cannot be used is an error that says why."""
+    """Decode a value given as bytes. Raises ConfigurationError, with the reason, if it cannot be used."""
     if not given:
         raise ConfigurationError("The value of a secret must not be empty.")
     if len(given) > MOST_BYTES:
@@ -87,13 +87,13 @@ def value_of(given: bytes) -> str:
 
 
 def _encoded(value: str) -> bytes:
-    # What a terminal could not decode arrives as halves of characters.
+    # Bytes that the terminal could not decode arrive as lone surrogates.
     return value_of(value.encode("utf-8", "surrogatepass")).encode()
 
 
 @asynccontextmanager
 async def opened_secrets(place: Path | str, environment: Mapping[str, str]) -> AsyncIterator[Secrets]:
-    """The secrets of a database that is opened only for them. Raises CatalogError if it cannot be opened."""
+    """The secrets of a database, which is opened only for this context. Raises CatalogError if it cannot be opened."""
     database = await open_database(place)
 
     async def stored() -> StoredSecrets:

@@ -1,8 +1,8 @@
-"""Keeps one principal logged in to one server: sends its token, refreshes it, and says when a person must log in.
+"""Keeps one principal logged in to one server: sends its token, refreshes it, and reports when a person must log in.
 
-Nothing is locked while a request is under way. A refresh happens once for all calls, and once for all processes that
-share the store. A transient failure keeps the tokens and is tried again later, after growing pauses; a final one is
-reported once. Nothing here opens a browser.
+Nothing is locked during a request. One refresh serves all calls, and all processes that share the store. After a
+transient failure the tokens are kept, and the refresh is retried after growing pauses; a final failure is reported
+once. Used by the HTTP transports as their `Authorization`, and by `logins`. Never opens a browser.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_PAUSE = 60.0
 
 
 class RetryPause:
-    """The pause after failures of one login."""
+    """The growing pause after failures of one login."""
 
     def __init__(self) -> None:
         self._pause = _FIRST_PAUSE
@@ -40,11 +40,11 @@ class RetryPause:
 
     @property
     def is_over(self) -> bool:
-        """Whether it may be asked again."""
+        """Whether the authorization server may be asked again."""
         return time.monotonic() >= self._not_before
 
     def check(self) -> None:
-        """Raises what happened last if it is too early to ask again."""
+        """Raise the last failure if it is too early to ask again."""
         if not self.is_over:
             raise Unanswered(self._failure)
 
@@ -60,17 +60,17 @@ class RetryPause:
 logger = logging.getLogger(__name__)
 
 _JUST_GIVEN = 5.0
-"""Seconds in which a token that replaced a refused one is not replaced again: the next would be refused, too."""
+"""Seconds for which a token that replaced a refused one is not replaced again: the next would be refused too."""
 
 _LOOK = 0.1
 _LOOK_FOR_LOGIN = 2.0
-"""Seconds between two looks whether another process has refreshed, or logged in."""
+"""Seconds between two checks whether another process has refreshed, and whether one has logged in."""
 
 Offer = Callable[[ServerSpec], AbstractAsyncContextManager[LoginOffer]]
 
 
 class ServerLogin:
-    """What a server is told about who calls. One object serves any number of concurrent requests."""
+    """The login to one server, as an `Authorization`. One object serves any number of concurrent requests."""
 
     def __init__(self, spec: ServerSpec, store: LoginStore, web: Web, offer: Offer) -> None:
         """`offer` begins a login that a person can make."""
@@ -87,20 +87,20 @@ class ServerLogin:
 
     @property
     def challenge(self) -> Challenge:
-        """What the server last asked for."""
+        """The server's last challenge."""
         return self._challenge or Challenge()
 
-    # What the transports ask.
+    # Called by the transports.
 
     async def headers(self) -> Mapping[str, str]:
-        """The token; refreshed first if it has expired, and meanwhile if it soon will."""
+        """The header with the token: refreshed first if it has expired, or in the background if it soon will."""
         login = await self.current()
         if self._has_account and (login is None or login.is_expired(time.time())):
             await self._renewed(login)
             login = self.kept.login
         if login is None or login.tokens is None:
             if self._challenge is None:
-                # What the server asks for is in its refusal.
+                # Send the request without a token: the refusal says what the server requires.
                 return {}
             if (login := await self.kept.another()) is None:
                 raise self._needed()
@@ -145,7 +145,7 @@ class ServerLogin:
         raise self._needed("it refuses the token" if login is not None else "")
 
     async def until_login(self) -> None:
-        """Wait until somebody has logged in, here or in another process that shares the store."""
+        """Wait until a person has logged in, in this or another process that shares the store."""
         while True:
             self.kept.has_changed.clear()
             stored = await self.kept.read()
@@ -156,27 +156,27 @@ class ServerLogin:
                 await asyncio.wait_for(self.kept.has_changed.wait(), _LOOK_FOR_LOGIN)
 
     def secrets(self) -> Mapping[str, str]:
-        """The tokens, which no text of the server may show."""
+        """The tokens, which must be removed from the server's texts."""
         return self.kept.secrets
 
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
-        """A login that can be made while the context is open."""
+        """Offer a login that can be made while the context is open."""
         return self._offer(self._spec)
 
-    # What logging in asks.
+    # Called by `logins`.
 
     async def current(self) -> Login | None:
-        """The login, as far as this process knows."""
+        """The login as this process knows it."""
         return await self.kept.current()
 
     async def keep(self, login: Login) -> None:
-        """A person has logged in."""
+        """Store the login that a person made."""
         self._challenge = None
         self._patience.succeeded()
         await self.kept.keep(login)
 
     async def forget(self) -> bool:
-        """The person has logged out."""
+        """Delete the login, because the person logged out."""
         return await self.kept.forget()
 
     async def close(self) -> None:
@@ -189,7 +189,7 @@ class ServerLogin:
         return self._spec.auth.kind is AuthKind.CLIENT_CREDENTIALS
 
     async def _renewed(self, login: Login | None) -> None:
-        """A new token; any number of calls wait for the same one."""
+        """Wait for a new token; concurrent calls wait for the same one."""
         await asyncio.shield(self._renewing(login))
 
     def _renewing(self, login: Login | None) -> asyncio.Task[None]:
@@ -220,7 +220,7 @@ class ServerLogin:
         await self._renew(old, tokens)
 
     async def _claimed(self, old: Login) -> bool:
-        """Whether it is ours to refresh; if another process just did, its tokens are taken."""
+        """Claim the refresh. False if another process has just refreshed; its tokens are taken over."""
         give_up = time.monotonic() + CLAIM + 5
         while True:
             stored = await self.kept.read()
@@ -251,7 +251,7 @@ class ServerLogin:
         self.kept.note_error(str(failure))
 
     async def _get_account_token(self) -> None:
-        """With the gateway's own credentials."""
+        """Get a token with the gateway's own credentials."""
         self._patience.check()
         from mcp_optimizer.identity.discovery import account_login
 
@@ -263,14 +263,14 @@ class ServerLogin:
         self._take(login)
 
     async def _need_scopes(self, challenge: Challenge, sent: Mapping[str, str]) -> bool:
-        """A call needs permissions that the login does not have."""
+        """Handle a call that needs more scopes than the login has; returns whether to try again."""
         login = self.kept.login
         wanted = challenge.scopes or ()
         self._challenge = challenge
         if self._has_account:
             has_all = login is not None and set(wanted) <= set(login.scopes)
             if has_all or self._spec.auth.scopes:
-                # What the entry asks for is all that the account may do.
+                # The entry names all scopes that the account may have.
                 return False
             self._more = with_more(login.scopes if login is not None else (), wanted)
             await self._renewed(login)
@@ -284,15 +284,15 @@ class ServerLogin:
         permissions = f" ({', '.join(wanted)})" if wanted else ""
         raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {advice(self._spec.name)}")
 
-    # Small parts.
+    # Helpers.
 
     async def _finds_other_than(self, sent: Mapping[str, str]) -> bool:
-        # What another call has found meanwhile counts, too.
+        # A login that another call has found meanwhile counts, too.
         await self.kept.another()
         return self._has_other_than(sent)
 
     def _has_other_than(self, sent: Mapping[str, str]) -> bool:
-        """Whether there is a newer token meanwhile than the one that was sent."""
+        """Whether the current token differs from the one that was sent."""
         login = self.kept.login
         return login is not None and login.headers.get("authorization") not in (None, dict(sent).get("authorization"))
 

@@ -1,4 +1,4 @@
-"""Where logins are kept: encrypted rows of the database, or memory without one."""
+"""Stores logins: in encrypted rows of the database, or in memory without one. Used by `kept_login` and `logins`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mcp_optimizer.identity.login import Login, login_of
 from mcp_optimizer.runtime.lazy import lazy
 
 if TYPE_CHECKING:
-    # At run time it loads with the database.
+    # Not at run time: it is loaded only with the database.
     from mcp_optimizer.identity.vault import Vault
 
 logger = logging.getLogger(__name__)
 
 KIND = "login"
 CLAIM = 30.0
-"""Seconds that one process may take for a refresh before another tries."""
+"""Seconds that a process may take for a refresh before another process tries."""
 
 
 class SecretRows(Protocol):
-    """Secrets by kind and name."""
+    """Stored secrets, by kind and name."""
 
     async def read(self, kind: str, name: str) -> bytes | None: ...
     async def write(self, kind: str, name: str, body: bytes) -> None: ...
@@ -37,7 +37,7 @@ class SecretRows(Protocol):
 
 
 class InMemory:
-    """Secrets of one process, which end with it."""
+    """Secrets in the memory of one process."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], bytes] = {}
@@ -52,7 +52,7 @@ class InMemory:
         return self.rows.pop((kind, name), None) is not None
 
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool:
-        """One process refreshes once at a time anyway."""
+        """Always granted: a single process never refreshes twice at a time."""
         del kind, name, until_ms, now_ms
         return True
 
@@ -61,10 +61,10 @@ class InMemory:
 
 
 class InVault:
-    """Secrets in the database, sealed."""
+    """Encrypted secrets in the database."""
 
     def __init__(self, vault: Callable[[], Vault], breaker: Breaker | None = None) -> None:
-        """`vault` is asked for when a secret is first needed."""
+        """`vault` is called when a secret is first needed."""
         self._make = vault
         self._breaker = breaker or Breaker()
 
@@ -95,7 +95,7 @@ class InVault:
 
 
 class LoginStore:
-    """The row of one principal's login to one server. Another address under the same name is another server."""
+    """The row of one principal's login to one server. The same name with another address is another server."""
 
     def __init__(self, spec: ServerSpec, principal: str, rows: SecretRows) -> None:
         self._rows = rows
@@ -109,7 +109,7 @@ class LoginStore:
         return None if body is None else login_of(body)
 
     async def read_if_possible(self, otherwise: Login | None) -> Login | None:
-        """The login; what the caller knows `otherwise` if it cannot be read, which is logged."""
+        """The stored login; if it cannot be read, logs the error and returns `otherwise`."""
         try:
             return await self.read()
         except OptimizerError as failure:
@@ -120,7 +120,7 @@ class LoginStore:
         await self._rows.write(KIND, self._name, login.to_json())
 
     async def write_if_possible(self, login: Login) -> None:
-        """Write it; if that fails, which is logged, only this process knows it."""
+        """Write the login. A failure is logged; then only this process knows the login."""
         try:
             await self.write(login)
         except OptimizerError as failure:
@@ -130,12 +130,12 @@ class LoginStore:
         return await self._rows.delete(KIND, self._name)
 
     async def claim(self) -> bool:
-        """The right to refresh: one process at a time, and none forever."""
+        """Claim the right to refresh, which one process has at a time; the claim expires."""
         now = time.time_ns() // 1_000_000
         self._claimed_until = now + int(CLAIM * 1_000)
         return await self._rows.claim(KIND, self._name, self._claimed_until, now)
 
     async def release(self) -> None:
-        """End the claim, which ends by itself if this fails."""
+        """End the claim, which expires by itself if this fails."""
         with contextlib.suppress(OptimizerError):
             await self._rows.release(KIND, self._name, self._claimed_until)

@@ -1,6 +1,6 @@
-"""The token endpoint: a code, a refresh token or the client's own credentials for a new access token.
+"""The token endpoint: exchanges a code, a refresh token or the client's own credentials for an access token.
 
-What is transient (no answer, 429, 5xx) raises `Unanswered` and changes nothing; what is final raises `TokenRefused`.
+Transient failures (no answer, 429, 5xx) raise `Unanswered` and change nothing; final ones raise `TokenRefused`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ASSERTION_SECONDS = 300
 
 
 class TokenRefused(LoginFailed):
-    """The authorization server gives no token for this; `code` is its error code."""
+    """The authorization server refused to issue a token; `code` is its error code."""
 
     def __init__(self, issuer: str, code: str) -> None:
         super().__init__(f"the authorization server {issuer} refused ({code})")
@@ -32,24 +32,24 @@ class TokenRefused(LoginFailed):
 
 @dataclass(frozen=True)
 class Tokens:
-    """What an authorization server gave."""
+    """The tokens issued by an authorization server."""
 
     access: str = field(repr=False)
     refresh: str = field(default="", repr=False)
     expires_at: float | None = None
-    """In the clock's time; None if it does not say."""
+    """In wall-clock seconds; None if not stated."""
     scopes: tuple[str, ...] | None = None
-    """Those that were granted, if it says so."""
+    """The granted scopes; None if not stated."""
 
     def after(self, old: Tokens) -> Tokens:
-        """With what was not said again, which stays as it was."""
+        """These tokens, with the refresh token and scopes of the old ones where the response omits them."""
         scopes = old.scopes if self.scopes is None else self.scopes
         return replace(self, refresh=self.refresh or old.refresh, scopes=scopes)
 
 
 @dataclass(frozen=True)
 class TokenEndpoint:
-    """Where tokens are given to one client."""
+    """The token endpoint for one client."""
 
     url: str
     issuer: str
@@ -85,7 +85,7 @@ class TokenEndpoint:
         asked_at = time.time()
         reply = await web.post_form(self.url, form, headers)
         if reply.status not in (200, 201) and not (reply.status in (400, 401) and "error" in reply.body):
-            # A page of a firewall is no word of the authorization server.
+            # For example a firewall's page, which is not the authorization server's decision.
             raise Unanswered(f"the authorization server {self.issuer} answers with HTTP status {reply.status}")
         if reply.status not in (200, 201):
             raise TokenRefused(self.issuer, error_word(reply.body.get("error"), f"HTTP status {reply.status}"))

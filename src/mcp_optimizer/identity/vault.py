@@ -1,10 +1,10 @@
-"""Secrets that only a holder of the key can read: sealed before they reach the database, opened after.
+"""Encrypts secrets before they reach the database, and decrypts them after. Called for stored values and logins; knows
+nothing of either.
 
-A sealed secret says which key opens it, and opens only under its own kind and name: a row that was copied to another
-name does not. AES-256-GCM, with a new random nonce each time. Everything in a database is sealed with one key, whose id
-is stored there. Changing the key never leaves a moment at which something cannot be opened: the new key is kept first,
-then all rows are sealed anew in one transaction, and the old key is dropped when no row needs it. Called by secrets and
-logins; knows nothing of either.
+A sealed secret contains the id of its key, and opens only under its own kind and name, not if its row was copied to
+another name. AES-256-GCM, with a new random nonce each time. Everything in a database is sealed with one key, whose id
+is stored there. Everything can be opened at any moment of a key change: the new key is stored first, then all rows are
+resealed in one transaction, and the old key is dropped when no row needs it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HEADER = len(_VERSION) + KEY_ID_BYTES
 
 
 class NotSealed(Exception):
-    """Not what was sealed under this kind and name: damaged, or copied from another row."""
+    """The data was not sealed under this kind and name: it is damaged, or copied from another row."""
 
 
 def seal(key: Key, kind: str, name: str, body: bytes) -> bytes:
@@ -46,25 +46,25 @@ def unseal(key: Key, kind: str, name: str, sealed: bytes) -> bytes:
 
 
 def key_id_of(sealed: bytes) -> bytes:
-    """The id of the key that opens it; empty if this version cannot open it at all."""
+    """The id of the key that opens a sealed secret; empty if this version cannot open it at all."""
     return sealed[len(_VERSION) : _HEADER] if sealed.startswith(_VERSION) else b""
 
 
 def _bound_to(header: bytes, kind: str, name: str) -> bytes:
-    # A kind has no NUL, so the two cannot be divided in another way.
+    # A kind contains no NUL, so kind and name cannot be split differently.
     return b"\0".join((header, kind.encode(), name.encode()))
 
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
-"""How often the key may change while one secret is read or written."""
+"""Maximum key changes tolerated while one secret is read or written."""
 
 Stored = Callable[[], Awaitable[StoredSecrets | None]]
 
 
 class Vault:
-    """The secrets of one database, in the clear. `stored` finds the database, which may be opened later."""
+    """The decrypted secrets of one database. `stored` finds the database, which may be opened later."""
 
     def __init__(self, stored: Stored, keys: Keys) -> None:
         self._stored = stored
@@ -72,7 +72,7 @@ class Vault:
         self._known: dict[bytes, Key] = {}
 
     async def stored(self) -> StoredSecrets:
-        """The sealed rows: for their names, to delete and to claim them."""
+        """The sealed rows, for listing names, deleting and claiming."""
         found = await self._stored()
         if found is None:
             raise CatalogError("Secrets are kept in the catalog database, and it is not open.")
@@ -87,7 +87,7 @@ class Vault:
                 return None
             if await self._key(key_id_of(sealed)) is not None:
                 break
-            # The key may have changed, and the old one been dropped, since the row was read.
+            # Since the row was read, the key may have changed and the old one been dropped.
             before, sealed = sealed, await stored.read(kind, name)
             if sealed == before:
                 break
@@ -105,7 +105,7 @@ class Vault:
         raise CatalogError("The key of the secrets changes again and again. Nothing was written; try again.")
 
     async def rotate(self) -> int:
-        """Seal everything with a new key, and drop the old one; how many secrets that were."""
+        """Reseal everything with a new key and drop the old one; returns the number of secrets."""
         stored = await self.stored()
         count = 0
 
@@ -122,7 +122,7 @@ class Vault:
         return count
 
     async def _key(self, key_id: bytes) -> Key | None:
-        """A key by its id. Another process may have made it, so keys are read again before it counts as missing."""
+        """A key by its id. Another process may have made it, so the keys are read again before it counts as missing."""
         if key_id not in self._known:
             await asyncio.to_thread(self._learn)
         return self._known.get(key_id)
@@ -131,7 +131,7 @@ class Vault:
         self._known = {key.id: key for key in self._keys.read()}
 
     def _begin(self, place: tuple[str, str], held: SealedRows) -> SealedRows:
-        """Choose the key of a database without one, or whose key is lost and needed by no row but this one."""
+        """Choose the key for a database that has none, or whose lost key no row but this one needs."""
         self._learn()
         if held.key_id in self._known:
             return SealedRows(held.key_id, ())

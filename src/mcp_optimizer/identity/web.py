@@ -1,5 +1,5 @@
-"""Requests to authorization servers: bounded, without redirects, never logged, and only to where `runtime/outgoing`
-lets them go. Knows no OAuth.
+"""Sends requests to authorization servers: bounded, without redirects, never logged, and only to addresses that
+`runtime/outgoing` permits. Knows no OAuth.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _ERROR = re.compile(r"[a-z]{1,20}(_[a-z]{1,20}){0,4}")
 
 
 class Unanswered(OptimizerError):
-    """An authorization server cannot be reached, or is not well just now. Trying again later may help."""
+    """An authorization server cannot be reached, or has a temporary failure. Trying again later may help."""
 
 
 class LoginFailed(OptimizerError):
-    """A login, or what it rests on, cannot work as things are; the message says why and what to do."""
+    """A login cannot succeed with the current configuration or answers; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The status and the JSON object of a response; an empty object if it was something else."""
+    """The status and JSON object of a response; the object is empty if the body is anything else."""
 
     status: int
     body: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class _Clients:
-    """Made when they are first needed: one that connects itself, and one for what a proxy connects."""
+    """HTTP clients, created when first needed: one that connects directly, and one that uses a proxy."""
 
     def __init__(self, transport: httpx2.AsyncBaseTransport | None) -> None:
         self._transport = transport
@@ -80,14 +80,14 @@ class Web:
         clients: _Clients | None = None,
         named: tuple[str, ...] = (),
     ) -> None:
-        """`named`: the server whose word addresses are, and what its entry names besides it."""
+        """`named`: the server that names the requested addresses, and further addresses that its entry names."""
         self._transport = transport
         self._clients = clients or _Clients(transport)
         self._outgoing = outgoing or Outgoing()
         self._named = named
 
     def named_by(self, url: str, *configured: str) -> Web:
-        """For addresses that the server at `url` names, and those that its entry names."""
+        """The same client, for addresses named by the server at `url` or by its entry."""
         return Web(self._transport, self._outgoing, self._clients, (url, *filter(None, configured)))
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
@@ -117,7 +117,7 @@ class Web:
                     given["extensions"] = {"place": await self._outgoing.place(url, whose, self._named)}
                 async with client.stream(method, url, **given) as response:
                     text = await body_within(response, _MOST_BYTES)
-                # One client serves all logins; no authorization server has a reason for cookies here.
+                # One client serves all logins, and no authorization server needs cookies for these requests.
                 client.cookies.clear()
                 return Reply(response.status_code, _object(text))
         except OutOfBounds as refused:
@@ -137,14 +137,14 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def error_word(code: object, otherwise: str) -> str:
-    """An error code that may be shown: a word as the standards have them. Anything else could quote what we sent."""
+    """An error code that may be shown: one in the form of the standards. Any other text could quote what we sent."""
     return code if isinstance(code, str) and _ERROR.fullmatch(code) else otherwise
 
 
 def checked(url: str, *, allows_this_machine: bool = True) -> str:
-    """The host of an address that tokens or codes may be sent to: HTTPS, or this machine.
+    """The host of an address that tokens or codes may be sent to: over HTTPS, or on this machine.
 
-    A server elsewhere has no business with this machine: what it names must not reach what listens here.
+    `allows_this_machine` is False for addresses named by a remote server, which must not reach programs here.
     """
     try:
         parts = urlsplit(url)

@@ -1,1 +1,1 @@
-"""JSON of any size, read and written without turning all of it into objects."""
+"""Reads and writes JSON of any size without turning all of it into objects."""

@@ -1,7 +1,7 @@
-"""JSON as it is sent: without needless blanks, and of anything that can be sent at all.
+"""Writes JSON as it is sent, without whitespace, and reads it, including values that the fast library refuses.
 
-`Written` is an object together with its JSON, so that what is large is written once, off the event loop, and not for
-each use: the audit hashes that JSON, the cache is keyed by it, and the peer of a server sends it.
+`Written` is an object together with its JSON, so a large object is written once, off the event loop, and not for each
+use: the audit hashes that JSON, the cache key contains it, and the server's peer sends it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import pydantic_core
 
 
 def compact(value: Any, default: Callable[[Any], Any] | None = None) -> str:
-    """The shortest JSON text of a value; `default` says what stands for something that only pydantic can write."""
+    """The shortest JSON text of a value; `default` converts values that only pydantic can write."""
     try:
         return pydantic_core.to_json(value).decode("utf-8")
     except (ValueError, UnicodeDecodeError, pydantic_core.PydanticSerializationError):
-        # Half a surrogate pair, or a number that JSON does not have.
+        # Half a surrogate pair, or a number that JSON cannot express.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=default)
 
 
 def compact_bytes(value: Any) -> bytes:
-    """The same in UTF-8, half a surrogate pair included."""
+    """The shortest JSON of a value in UTF-8, including half surrogate pairs."""
     try:
         return pydantic_core.to_json(value)
     except (ValueError, pydantic_core.PydanticSerializationError):
@@ -31,12 +31,11 @@ def compact_bytes(value: Any) -> bytes:
 
 
 def parsed(data: bytes | bytearray | str) -> Any:
-    """Any JSON value; raises ValueError."""
+    """Parse any JSON value; raises ValueError."""
     try:
         return pydantic_core.from_json(data, cache_strings="keys")
     except (ValueError, TypeError):
-        # Half a surrogate pair, again, with which a string is no string to the fast reader; or JSON nested more deeply
-        # than it goes.
+        # Half a surrogate pair, which the fast parser refuses, or JSON nested more deeply than it supports.
         try:
             return json.loads(data)
         except RecursionError:
@@ -44,11 +43,11 @@ def parsed(data: bytes | bytearray | str) -> Any:
 
 
 _WORTH_IT = 256 * 1024
-"""Bytes of JSON below which writing it again takes less than a few milliseconds."""
+"""Bytes of JSON up to which writing it again takes only a few milliseconds."""
 
 
 class Written(dict[str, Any]):
-    """Nobody changes it; a changed copy is an ordinary object again."""
+    """An object with its JSON in UTF-8. Must not be changed; a changed copy is an ordinary object."""
 
     def __init__(self, value: Mapping[str, Any], json: bytes) -> None:
         super().__init__(value)
@@ -56,7 +55,9 @@ class Written(dict[str, Any]):
 
 
 def written(value: Any) -> Any:
-    """The same value, with its JSON if it is a large object. What cannot be written is left for others to refuse."""
+    """The value, with its JSON if it is a large object. A value that cannot be written is returned unchanged; a later
+    step refuses it.
+    """
     if type(value) is not dict:
         return value
     try:

@@ -1,7 +1,7 @@
-"""Reads a message of many megabytes without blocking everything else, and without turning all of it into objects.
+"""Reads a message of many megabytes without blocking other work, and without turning all of it into objects.
 
 The parser holds the interpreter from the first byte to the last. So long strings are taken out first, and the items of
-large containers are parsed some at a time. The large parts of a result, its texts and structured content, stay as text
+large containers are parsed a few at a time. The large parts of a result, its texts and structured content, stay text
 of the message. Called in a thread; pure.
 """
 
@@ -30,13 +30,13 @@ from mcp_optimizer.largejson.spans import (
 from mcp_optimizer.runtime.lazy_numpy import np
 
 LARGE = 1_000_000
-"""Bytes from which a message is read this way."""
+"""Minimum bytes of a message that is read this way."""
 
 _LONG = 64 * 1024
-"""Bytes from which a string is taken out."""
+"""Bytes above which a string is taken out."""
 
 _LARGE_VALUE = 256 * 1024
-"""Bytes from which structured content stays as text."""
+"""Bytes above which structured content stays text."""
 
 _COMPARED = 1 << 20
 
@@ -44,7 +44,7 @@ Span = tuple[int, int]
 
 
 def read_large(line: bytes | bytearray, parse: Callable[[bytes], Any]) -> Any:
-    """The message as `parse` would give it, but with large values of a result as text; raises ValueError."""
+    """The message as `parse` would return it, but with large values of a result as text; raises ValueError."""
     skeleton = _Skeleton.of(line)
     view = memoryview(line)
     raw: dict[str, RawJson] = {}
@@ -78,18 +78,18 @@ class _Skeleton:
     data: Buffer
     mark: str
     strings: Mapping[int, Span]
-    """By number: the position in the line."""
+    """The positions of the strings in the line, by number."""
     places: tuple[int, ...]
-    """Where the marks end in the data."""
+    """The ends of the marks in the data."""
     shifts: tuple[int, ...]
-    """How much longer the line is than the data up to there."""
+    """For each mark: how much longer the line is than the data up to its end."""
 
     @classmethod
     def of(cls, line: Buffer) -> _Skeleton:
         strings = long_strings(line, _LONG)
         if not strings:
             return cls(line, secrets.token_hex(16), {}, (), ())
-        # Nobody outside can know the mark, so nothing in the message can be mistaken for one.
+        # The mark cannot be guessed, so no text in the message can be mistaken for one.
         mark = secrets.token_hex(16)
         view, rest = memoryview(line), io.BytesIO()
         places, shifts = [], []
@@ -104,7 +104,7 @@ class _Skeleton:
         return cls(rest.getvalue(), mark, dict(enumerate(strings)), tuple(places), tuple(shifts))
 
     def in_line(self, place: int) -> int:
-        """The position in the line of something outside the strings."""
+        """The position in the line of a place in the data that is outside the strings."""
         before = bisect_right(self.places, place)
         return place + (self.shifts[before - 1] if before else 0)
 
@@ -113,7 +113,7 @@ class _Skeleton:
         return range(bisect_left(self.places, span[0]), bisect_left(self.places, span[1]))
 
     def without(self, span: Span) -> _Skeleton:
-        """With a mark in place of a value; only for reading, because positions in the line are lost."""
+        """The skeleton with a mark in place of a value; only for reading, because positions in the line are lost."""
         view = memoryview(self.data)
         data = b"".join([view[: span[0]], f'"{self.mark}s"'.encode(), view[span[1] :]])
         inside = self.inside(span)
@@ -141,8 +141,9 @@ def _value_of(data: Buffer, at: int, key: str) -> Span | None:
 
 
 def _repeated(line: Buffer, skeleton: _Skeleton, structured: Span) -> dict[int, int] | None:
-    """Structured content may be small except for texts of the result that it repeats, as file servers do. Maps those
-    strings to the others; None if it is large by itself.
+    """Map long strings in the structured content to the same strings outside it; None if it is large otherwise.
+
+    File servers, for example, repeat a long text of the result in otherwise small structured content.
     """
     if structured[1] - structured[0] > _LARGE_VALUE:
         return None
@@ -169,7 +170,7 @@ def _is_same(line: Buffer, one: Span, other: Span) -> bool:
 
 
 def _is_json(line: Buffer, skeleton: _Skeleton, span: Span) -> bool:
-    """Whether a part is JSON that any client can read, so it may be passed on unchanged."""
+    """Whether a part is JSON that every client can read, so it may be passed on unchanged."""
     try:
         value_in_parts(skeleton.data, *span, _strict, keep=False)
         for number in skeleton.inside(span):
@@ -193,7 +194,7 @@ def _refuse(constant: str) -> None:
 
 
 def _with_texts(value: Any, raw: Mapping[str, RawJson]) -> Any:
-    """The value with its strings put back wherever else they were taken out, including keys."""
+    """The value with all remaining marks replaced by their strings, including in keys."""
     if isinstance(value, str):
         return raw[value].parsed() if value in raw else value
     if isinstance(value, list):

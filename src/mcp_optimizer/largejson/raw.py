@@ -1,8 +1,8 @@
-"""Large values of a result, kept as text of their message: parsed only where necessary, and passed on unchanged.
+"""Keeps large values of a result as text of their message: parsed only where necessary, and passed on unchanged.
 
-Fifty megabytes as objects take many times that, and creating them holds the interpreter. Ordinary serializers write
-such a value correctly without knowing about it; code that does know writes the rest of the message first and these
-values in pieces (`Placeholders`). The creator of such a value has checked that it is JSON.
+Fifty megabytes take many times that as objects, and creating those holds the interpreter. Ordinary serializers write
+such a value correctly without special code; code that uses `Placeholders` writes the rest of the message first and
+these values in pieces. The creator of such a value must have checked that it is JSON.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Parse = Callable[[bytes], Any]
 
 _PIECE = 256 * 1024
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
-"""Between JSON tokens a line break is whitespace, and to a client a message is one line."""
+"""Line breaks between JSON tokens become blanks, because a message to a client must be one line."""
 
 
 class RawJson:
-    """A JSON value as its text."""
+    """A JSON value kept as its JSON text."""
 
     __pydantic_serializer__: ClassVar[Any]
 
@@ -50,7 +50,7 @@ class RawJson:
 
 
 class LargeText(RawJson):
-    """A string."""
+    """A string kept as its JSON text."""
 
     def __init__(self, json: memoryview) -> None:
         """`json` includes the quotes. Raises ValueError if it is not a string."""
@@ -60,7 +60,7 @@ class LargeText(RawJson):
 
     @classmethod
     def of(cls, value: RawJson) -> LargeText:
-        """A JSON value as text."""
+        """Make a text of a value's JSON."""
         text = cls.__new__(cls)
         text.json = value.json
         text.utf8 = _copied(value.json)
@@ -77,12 +77,12 @@ class LargeText(RawJson):
 
     @property
     def characters(self) -> int:
-        """The number of characters: bytes that do not continue one."""
+        """The number of characters, counted as the bytes that do not continue a character."""
         data = np.frombuffer(self.utf8, dtype=np.uint8)
         return sum(int(np.count_nonzero((data[at : at + _PIECE] & 0xC0) != 0x80)) for at in range(0, len(data), _PIECE))
 
     def parts(self, size: int = _PIECE) -> Iterator[str]:
-        """The complete text, in parts of about so many bytes."""
+        """The complete text in parts of about `size` bytes."""
         at = 0
         while at < len(self.utf8):
             part = self.utf8[at : at + size]
@@ -91,23 +91,23 @@ class LargeText(RawJson):
             at += len(part)
 
     def beginning(self, size: int) -> str:
-        """The characters that are completely within the first bytes; copies nothing else."""
+        """The characters that lie completely within the first `size` bytes; copies only those."""
         text = self.__dict__.get("utf8", self.json[1:-1])
         return bytes(text[:size]).decode("utf-8", "ignore")
 
     def sample(self, at: int, size: int) -> str:
-        """The characters that are completely within these bytes."""
+        """The characters that lie completely within `size` bytes from `at`."""
         return self.utf8[at : at + size].decode("utf-8", "ignore")
 
     def parsed(self) -> str:
         if "utf8" not in self.__dict__:
-            # Plain ASCII is copied fast: parts would be a second copy, and bytes a third.
+            # Plain ASCII needs one fast copy: parts would be a second copy, and bytes a third.
             return str(self.json[1:-1], "ascii")
         return "".join(self.parts())
 
 
 class LargeValue(RawJson):
-    """An object or array."""
+    """An object or array kept as its JSON text."""
 
     def __init__(self, json: memoryview, parse: Parse) -> None:
         super().__init__(json)
@@ -122,7 +122,7 @@ class LargeValue(RawJson):
 
 
 class LargeList(RawJson):
-    """Very many blocks: objects, but written some at a time."""
+    """A list of very many blocks: parsed objects, but written a few at a time."""
 
     def __init__(self, blocks: list[Any]) -> None:
         super().__init__(memoryview(b""))
@@ -160,7 +160,7 @@ def _copied(view: memoryview) -> bytes:
 
 
 def write_in_parts(view: memoryview, whole: io.BytesIO) -> None:
-    """In parts, because each part holds the interpreter."""
+    """Copy in parts, because copying holds the interpreter."""
     for at in range(0, len(view), _PIECE):
         whole.write(view[at : at + _PIECE])
 
@@ -173,7 +173,7 @@ def _decoded(json: memoryview) -> bytes:
 
 
 def _is_plain(view: memoryview) -> bool:
-    """Whether a JSON string contains no escapes, so its text is its value, byte for byte."""
+    """Whether a JSON string is ASCII without escapes, so its text is its value, byte for byte."""
     data = np.frombuffer(view, dtype=np.uint8)
     chunks = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
     return all(
@@ -182,9 +182,9 @@ def _is_plain(view: memoryview) -> bool:
 
 
 class Placeholders:
-    """Stand in for large values while the rest of a message is serialized; `filled` then inserts the values.
+    """Replaces large values by marks while the rest of a message is serialized; `filled` then inserts the values.
 
-    Passed as the `context` of a serialization, or asked to `take` the large values out of a result first.
+    Pass it as the `context` of a serialization, or `take` the large values out of a result first.
     """
 
     def __init__(self) -> None:
@@ -195,13 +195,13 @@ class Placeholders:
         return bool(self._values)
 
     def of(self, value: RawJson) -> str:
-        # Nobody outside can know the mark, so nothing in the message can be mistaken for one.
+        # The mark cannot be guessed, so no text in the message can be mistaken for one.
         self._mark = self._mark or secrets.token_hex(16)
         self._values.append(value)
         return f"{self._mark}{len(self._values) - 1}"
 
     def take(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result without its large values, which are kept here."""
+        """The result with marks in place of its large values, which this object keeps."""
         if not has_large(result):
             return result
         many = {
@@ -214,11 +214,11 @@ class Placeholders:
         )
 
     def filled(self, text: bytes) -> Iterator[bytes]:
-        """The message, in pieces."""
+        """The serialized message with the values inserted, in pieces."""
         if not self._values:
             yield text
             return
-        # After a split by a group, every second part is what the group matched.
+        # After a split by a group, every second part is the group's match.
         for number, part in enumerate(re.split(rb'"%b(\d+)"' % self._mark.encode(), text)):
             if number % 2:
                 yield from self._values[int(part)].pieces()
@@ -238,7 +238,7 @@ _IN_BLOCKS = ("text", "data", "blob")
 _BLOCK_LISTS = ("content", "contents")
 _MANY = 256
 _BLOCKS = 64
-"""Blocks written at once."""
+"""Blocks serialized at once."""
 
 
 def at_large_places(result: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def has_large(result: Mapping[str, Any]) -> bool:
 
 
 def _is_large_block(block: Any) -> bool:
-    # Written out, because every result is looked at several times.
+    # Written out for speed, because every result is checked several times.
     return isinstance(block, dict) and (
         isinstance(block.get("text"), RawJson)
         or isinstance(block.get("data"), RawJson)
@@ -287,11 +287,11 @@ def _is_large_block(block: Any) -> bool:
 
 
 def wire_size(result: dict[str, Any]) -> int:
-    """Bytes of a result, as sent."""
+    """The bytes of a result as sent."""
     large = Placeholders()
     return sum(map(len, large.filled(_json(large.take(result), large))))
 
 
 def plain(result: dict[str, Any]) -> dict[str, Any]:
-    """The result in plain objects."""
+    """The result with large values parsed into plain objects."""
     return at_large_places(result, lambda value: value.parsed() if isinstance(value, RawJson) else value)

@@ -1,8 +1,8 @@
 """Finds positions in a JSON text without parsing it: the items of a container, long strings.
 
-A result may be fifty megabytes; parsed, it would take many times that and hold the interpreter as long. Here a few
-numpy passes over small chunks find the strings and, outside of them, the structure. Pure; assumes that the text is
-JSON, and reports malformed text as never closed.
+A result may be fifty megabytes; parsing it would take many times that and hold the interpreter meanwhile. A few numpy
+passes over small chunks find the strings and the structure outside them. Pure; assumes that the text is JSON, and
+reports malformed text as never closed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _DOUBLED = (1, 2, 4, 8, 16, 32)
 
 
 def quotes_of(chunk: npt.NDArray[np.uint8], first_is_escaped: bool = False) -> tuple[npt.NDArray[np.bool_], bool]:
-    """By byte: whether it is a quote that begins or ends a string; and whether the first character of the next chunk is
-    escaped.
+    """For each byte, whether it is a quote that begins or ends a string; and whether the first character of the next
+    chunk is escaped.
     """
     escaped, is_escaped = _escaped(chunk, first_is_escaped)
     is_quote = chunk == _QUOTE
@@ -35,9 +35,9 @@ def quotes_of(chunk: npt.NDArray[np.uint8], first_is_escaped: bool = False) -> t
 
 
 def in_strings(is_quote: npt.NDArray[np.bool_], begins_inside: bool = False) -> npt.NDArray[np.bool_]:
-    """By byte: whether it is in a string, from the opening quote to before the closing one."""
-    # Whether so far there was an odd number of quotes. Adding up byte by byte takes four times as long as 64 at a time:
-    # first in each word, doubling what each bit knows of those before it, then from word to word.
+    """For each byte, whether it is in a string, from the opening quote to before the closing one."""
+    # A byte is in a string after an odd number of quotes. Counting byte by byte takes four times as long as 64 at a
+    # time: first within each word, doubling the number of preceding bits that each bit covers, then across words.
     packed = np.packbits(is_quote, bitorder="little")
     words = np.zeros(-(-len(is_quote) // _WORD), dtype="<u8")
     words.view(np.uint8)[: len(packed)] = packed
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Positions = npt.NDArray[np.signedinteger[Any]]
-    """As narrow as possible, because there may be millions of short items."""
+    """The integer type is as narrow as possible, because there may be millions of short items."""
 else:
     Positions = Any
 
@@ -85,7 +85,7 @@ _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOT
 
 @dataclass(frozen=True)
 class ItemSpans:
-    """The items of a container: each from its start (including whitespace) to the comma or bracket after it."""
+    """The items of a container, each from its start (including whitespace) to the comma or bracket after it."""
 
     starts: Positions
     ends: Positions
@@ -95,7 +95,7 @@ class ItemSpans:
 
 @cache
 def _steps() -> npt.NDArray[np.int64]:
-    """By byte: how much deeper the text is after it."""
+    """For each byte value, the change of nesting depth after it."""
     found = np.zeros(256, dtype=np.int64)
     found[list(_OPENING)] = 1
     found[list(_CLOSING)] = -1
@@ -117,7 +117,7 @@ class Structure:
         self._found = list(_structure(data, first_filled(data, 0)))
 
     def items_of(self, at: int) -> ItemSpans | None:
-        """As the function of that name."""
+        """The same as the function `items_of`, for this text."""
         return _items_in(self.data, at, self._since(at)) if _opens(self.data, at) else None
 
     def _since(self, at: int) -> Iterator[tuple[Positions, npt.NDArray[np.uint8]]]:
@@ -128,7 +128,7 @@ class Structure:
 
 
 def items_of(data: Buffer, at: int) -> ItemSpans | None:
-    """The items of the container that opens at `at`; None if none opens there, or it never closes."""
+    """The items of the container that opens at `at`; None if no container opens there or it never closes."""
     return _items_in(data, at, _structure(data, at)) if _opens(data, at) else None
 
 
@@ -162,7 +162,7 @@ def _items(data: Buffer, at: int, commas: list[Positions], close: int) -> ItemSp
 
 
 def position_type(data: Buffer) -> type[np.signedinteger[Any]]:
-    """The narrowest integer type that holds any position in the data, and a little more."""
+    """The narrowest integer type that holds any position in the data, with some to spare."""
     return np.int32 if len(data) < 1 << 30 else np.int64
 
 
@@ -181,8 +181,8 @@ def _structure(data: Buffer, at: int) -> Iterator[tuple[Positions, npt.NDArray[n
 
 
 def _is_structure(chunk: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """By byte: whether it is a bracket or a comma."""
-    # Of the brackets of one direction, the curly one has one bit more. In place, because a new page for each step takes
+    """For each byte, whether it is a bracket or a comma."""
+    # A curly bracket has one bit more than the square one. In place, because allocating an array for each step takes
     # several times as long as the steps.
     curly = chunk | _CURLY
     found: npt.NDArray[np.bool_] = curly == _OPENING[0]
@@ -193,7 +193,7 @@ def _is_structure(chunk: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 
 def structure_marks(data: Buffer, enough: int) -> int:
-    """How many brackets and commas are outside strings; stops counting at `enough`."""
+    """The number of brackets and commas outside strings; stops counting above `enough`."""
     found = 0
     for positions, _ in _structure(data, 0):
         found += len(positions)
@@ -207,7 +207,7 @@ def _chunk(data: Buffer, begin: int) -> npt.NDArray[np.uint8]:
 
 
 def value_start(data: Buffer, start: int, *, in_object: bool) -> int:
-    """The start of an item's value: after its key, if it has one."""
+    """The start of an item's value, after its key if it has one."""
     if in_object and (key := _KEY.match(data, start)) is not None:
         return key.end()
     return first_filled(data, start)
@@ -220,7 +220,7 @@ def key_of(data: Buffer, start: int) -> bytes:
 
 
 def long_strings(data: Buffer, longer_than: int) -> list[tuple[int, int]]:
-    """Strings longer than this: from after the opening quote to the closing one."""
+    """Strings longer than `longer_than` bytes, from after the opening quote to the closing one."""
     found: list[tuple[int, int]] = []
     last, in_string, is_escaped = -1, 0, False
     for begin in range(0, len(data), _CHUNK):
@@ -229,7 +229,7 @@ def long_strings(data: Buffer, longer_than: int) -> list[tuple[int, int]]:
         if not quotes.size:
             continue
         marks = np.concatenate([np.array([last], dtype=np.int64), quotes + begin])
-        # Every second gap is inside a string; which ones depends on the state when the chunk began.
+        # Every second gap is inside a string; which ones depends on the state at the start of the chunk.
         gaps = np.flatnonzero(np.diff(marks) > longer_than).tolist()
         found += [(int(marks[at]) + 1, int(marks[at + 1])) for at in gaps if (at + in_string) % 2 == 1]
         in_string = (in_string + len(quotes)) % 2
@@ -238,7 +238,7 @@ def long_strings(data: Buffer, longer_than: int) -> list[tuple[int, int]]:
 
 
 def decoded_parts(data: Buffer, start: int, end: int, chunk: int = 1 << 19) -> Iterator[str]:
-    """The decoded text of a JSON string's inside; in parts, because each part holds the interpreter."""
+    """The decoded content of a JSON string, in parts, because decoding holds the interpreter."""
     while start < end:
         part = bytes(data[start : min(start + chunk, end)])
         if start + chunk < end:
@@ -251,11 +251,11 @@ _PART = 64 * 1024
 """Bytes parsed at once."""
 
 _DEEPEST = 16
-"""Nested containers that are divided; deeper ones are small, or hostile."""
+"""Maximum depth of containers that are divided; deeper ones are small or hostile."""
 
 
 def value_in_parts(data: Buffer, at: int, end: int, parse: Callable[[bytes], Any], *, keep: bool = True) -> Any:
-    """The JSON value between two positions, its items parsed some at a time; without `keep`, only checked."""
+    """The JSON value between two positions, its items parsed a few at a time; without `keep`, only checked."""
     return _in_parts(data, at, end, parse, keep, _DEEPEST)
 
 
@@ -284,7 +284,7 @@ def _in_parts(data: Buffer, at: int, end: int, parse: Callable[[bytes], Any], ke
 
 
 def _batches(items: ItemSpans) -> Iterator[tuple[int, int]]:
-    """Neighbouring items, enough to fill a part; a larger item stands alone."""
+    """Spans of adjacent items, enough to fill a part; a larger item is a batch of its own."""
     at = 0
     while at < len(items.starts):
         start = int(items.starts[at])
@@ -297,7 +297,7 @@ _HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}$")
 
 
 def whole_escapes(part: bytes) -> bytes:
-    """Without an incomplete escape, pair of escapes, or character at the end."""
+    """The part without an incomplete escape, pair of escapes, or character at its end."""
     part = whole_characters(part)
     slash = part.rfind(b"\\", max(0, len(part) - 6))
     if slash >= 0:
@@ -321,7 +321,7 @@ def _escapes_at(part: bytes, at: int) -> bool:
 
 
 def whole_characters(part: bytes) -> bytes:
-    """Without an incomplete character at the end."""
+    """The part without an incomplete character at its end."""
     for back in range(1, min(4, len(part)) + 1):
         byte = part[-back]
         if byte & 0xC0 != 0x80:

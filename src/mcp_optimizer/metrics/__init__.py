@@ -1,1 +1,1 @@
-"""Measurements and reports."""
+"""Measures what the gateway costs and saves, and reports it."""

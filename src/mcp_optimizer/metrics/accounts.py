@@ -1,6 +1,6 @@
-"""Turns replies to clients into events: one place for every kind of reply.
+"""Turns replies to clients into events, in one place for every kind of reply.
 
-The numbers are those of the reply itself, so history and reply cannot disagree. Serving and the library enter an
+The numbers come from the reply itself, so history and reply cannot disagree. Serving and the library enter an
 `AccountedAnswer` before each reply; its event is passed on and the call returns at once. Reads only as much of a result
 as counting needs, keeps none of it, and trusts nothing that a server wrote under our names.
 """
@@ -40,13 +40,13 @@ _Default = TypeVar("_Default")
 
 
 def stated_tokens(part: Mapping[str, Any], name: str, default: _Default) -> int | _Default:
-    """A plausible number of tokens, whoever wrote it."""
+    """A number of tokens from the metadata, if it is plausible: a server may have written it."""
     number = part.get(name)
     return number if isinstance(number, int) and 0 <= number <= _MOST_TOKENS else default
 
 
 def texts_read(result: Mapping[str, Any] | None, error: OptimizerError | None) -> list[str]:
-    """What a model reads of a reply."""
+    """The texts of a reply that a model reads."""
     if result is None:
         return [for_model(error)] if error else []
     content = result.get("content")
@@ -60,10 +60,10 @@ KINDS = {
     "read_result": EventKind.READ,
     "run_script": EventKind.SCRIPT,
 }
-"""By our own tools; everything else is a call."""
+"""The event kinds of our own tools; every other tool is a call."""
 
 Parts = Mapping[str, Mapping[str, Any]]
-"""The parts of a reply's metadata, by their names; one that is not an object is left out, because it is not ours."""
+"""The parts of a reply's metadata by name. A part that is not an object is omitted, because we did not write it."""
 
 _OURS = (
     "tokens",
@@ -78,7 +78,7 @@ _OURS = (
 
 
 class AccountedAnswer:
-    """Entered before the reply is made and recorded after exit; kept simple, because every call uses it."""
+    """Entered before a reply is made and recorded on exit; kept simple, because every call uses it."""
 
     __slots__ = ("_asked", "_started", "_take", "at", "caller", "error", "kind", "milliseconds", "result")
 
@@ -89,7 +89,7 @@ class AccountedAnswer:
         caller: Caller,
         take: Callable[[AccountedAnswer], None] | None = None,
     ) -> None:
-        """`take` is told of it on exit."""
+        """`take` is called with this answer on exit."""
         self.kind = KINDS.get(name, EventKind.CALL)
         self.caller = caller
         self.result: Mapping[str, Any] | None = None
@@ -98,7 +98,7 @@ class AccountedAnswer:
         self._take = take
         self._started = time.perf_counter()
         self.at = self.milliseconds = 0.0
-        """When it was complete, and how long that took."""
+        """When the reply was complete, and how long it took."""
 
     def __enter__(self) -> Self:
         return self
@@ -113,23 +113,23 @@ class AccountedAnswer:
             self._take(self)
 
     def reply(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The reply, as sent."""
+        """Sets the reply that is sent."""
         self.result = result
         return result
 
     def failed(self, error: OptimizerError) -> None:
-        """The reply reports this error."""
+        """Sets the error that the reply reports."""
         self.error = error
 
     def said(self) -> Parts:
-        """What the metadata of the reply says under our names."""
+        """The parts of the reply's metadata under our names."""
         meta = self.result.get("_meta") if self.result is not None else None
         if not isinstance(meta, dict):
             return {}
         return {name: part for name in _OURS if name in meta and isinstance(part := meta[name], dict)}
 
     def tool(self, view: Snapshot, said: Parts) -> ToolKey:
-        """The tool, if its caller sees it; a name that a model made up is not recorded."""
+        """The tool, if its caller can see it; a name that a model invented is not recorded."""
         name, server = self._asked
         if self.kind is not EventKind.CALL or not isinstance(name, str):
             return ("", "")
@@ -149,16 +149,16 @@ class AccountedAnswer:
 logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.02
-"""Seconds for which replies are collected to be recorded, or counted, together."""
+"""Seconds for which replies are collected, to be recorded or counted together."""
 
 _MOST_COUNTED_AT_ONCE = 1_000
-"""Replies that may wait to be counted; they are held in memory until then."""
+"""Replies that may wait in memory to be counted."""
 
 _CANNOT = "Cannot record an event"
 _NOTHING: Mapping[str, Any] = {}
 
 _Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
-"""An event and what its tokens count: texts, or the tools of a list."""
+"""An event, and what to count for it: texts, or the tools of a list."""
 
 
 class Accounts:
@@ -185,15 +185,15 @@ class Accounts:
         self._afterwards = afterwards or Afterwards(_TOGETHER)
 
     def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
-        """Entered around the reply to a tools/call; records it when it is complete or failed."""
+        """Entered around the reply to a tools/call; records the reply when it is complete or has failed."""
         return AccountedAnswer(name, arguments, caller, self._take if self._recorder.is_heard else None)
 
     def _take(self, answer: AccountedAnswer) -> None:
-        """Record a reply, once it is sent; one that only asks for input is recorded when the call is complete."""
+        """Records a reply once it is sent; a reply that only asks for input is recorded when the call is complete."""
         # The caller gets its reply even if recording fails.
         try:
             if answer.result is None or not is_input_required(answer.result):
-                # With the catalog of now: it may be another one by then.
+                # With the current catalog, which may be replaced before the work is done.
                 self._afterwards.do(partial(self._told, answer, self._seen_by(answer.caller)))
         except Exception:
             logger.exception(_CANNOT)
@@ -218,7 +218,7 @@ class Accounts:
         milliseconds: float,
         counted: int | None = None,
     ) -> None:
-        """A client was sent its tools/list. `counted` are the tokens of all its pages, if known."""
+        """Records that a client was sent its tools/list. `counted` are the tokens of all its pages, if known."""
         if not self._recorder.is_heard:
             return
         self._afterwards.finish()
@@ -244,19 +244,19 @@ class Accounts:
                 self._count_beside(event, (), tools)
 
     async def settled(self) -> None:
-        """Wait until every reply is recorded."""
+        """Waits until every reply is recorded."""
         self._afterwards.finish()
         await self._tasks.settled()
 
     def _record(self, event: Event) -> None:
-        """Record an event that needs no counting after those being counted, to keep the order of a conversation."""
+        """Records an event that needs no counting, after those being counted, to keep the order of a conversation."""
         if self._is_counting and len(self._uncounted) < _MOST_COUNTED_AT_ONCE:
             self._uncounted.append((event, (), ()))
         else:
             self._recorder.record(event)
 
     def _count_beside(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Count in a thread, then record, because the tokenizer may have to be loaded first."""
+        """Counts in a thread, then records, because the tokenizer may have to be loaded first."""
         if len(self._uncounted) >= _MOST_COUNTED_AT_ONCE:
             self._recorder.drop()
             return
@@ -266,9 +266,9 @@ class Accounts:
             self._tasks.spawn(self._count())
 
     async def _count(self) -> None:
-        """A thread for many replies at once: one for each would cost more than the call.
+        """Counts many replies in one thread: a thread for each would cost more than the call.
 
-        Whoever asked has its answer, whatever is wrong with the accounts.
+        The caller already has its answer, so an error in the accounts does not affect it.
         """
         try:
             while self._uncounted:
@@ -284,13 +284,13 @@ class Accounts:
             self._is_counting = False
 
     def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
-        # What the tokenizer chokes on costs its own count, and not those of the others.
+        # A text that breaks the tokenizer loses only its own count.
         count = self._counter.count_or_zero
         return [sum(map(count, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
 
     def _event(self, answer: AccountedAnswer, view: Snapshot, said: Parts, tokens: int) -> Event:
         server, tool = answer.tool(view, said)
-        # Asked of the gateway whether it was a stored script: a server may say anything of its results.
+        # Only the gateway knows whether this was a stored script: a server can claim anything in its results.
         kind = EventKind.SCRIPT if self._gateway.built_in.has(server) else answer.kind
         data, performance = said.get("data", _NOTHING), said.get("performance", _NOTHING)
         session, client = self._labels.of(answer.caller)
@@ -318,7 +318,7 @@ class Accounts:
         )
 
     def _seen_by(self, caller: Caller) -> Snapshot:
-        """The catalog as the caller sees it, which was made to answer it."""
+        """The view of the catalog that was made for this caller's answer."""
         return self._gateway.permissions.views.of(self._gateway.snapshot, caller)
 
 
@@ -332,7 +332,7 @@ def _never_failing() -> Iterator[None]:
 
 
 def _full_tokens(said: Parts, kind: EventKind) -> int:
-    """What the model would have read without limits; of a script, the results of its calls."""
+    """Tokens that the model would have read without limits; for a script, those of its calls' results."""
     if kind is EventKind.SCRIPT:
         return stated_tokens(said.get(SCRIPT_META_KEY, _NOTHING), "innerTokens", 0)
     cut = said.get(RESULT_META_KEY) or said.get(SELECTION_META_KEY)

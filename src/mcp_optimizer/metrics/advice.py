@@ -1,7 +1,7 @@
-"""What reports and pages say in sentences: what is broken now, whether the gateway paid off, and what a user can do.
+"""Sentences for reports and pages: what is broken now, whether the gateway paid off, and what a user can do.
 
-Pure: from the catalog and the events of its use. What is broken comes first, because nothing is saved on a server that
-does not run. What cost more is never shown as a saving: `is_saving` decides the word and the colour.
+Pure: from the catalog and the events of its use. Problems come first, because a server that does not run saves nothing.
+An increase in cost is never shown as a saving: `is_saving` decides the word and the colour.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Key = TypeVar("_Key", EventKind, str, ToolKey)
 
 
 def grouped(events: Iterable[Event], key: Callable[[Event], _Key]) -> list[tuple[_Key, list[Event]]]:
-    """Events by a key; groups of one size by their keys, so that the order is always the same."""
+    """Events by a key, largest group first; groups of equal size in the order of their keys, so the order is stable."""
     groups: dict[_Key, list[Event]] = defaultdict(list)
     for event in events:
         groups[key(event)].append(event)
@@ -36,17 +36,17 @@ def tool_key(event: Event) -> ToolKey:
 
 
 _MANY_SEARCHES = 3
-"""Searches for each call from which searching is what costs."""
+"""Searches per call from which the cost lies in searching."""
 
 _ATTEMPTS = "Failed attempts, and pages that are read later, stay in every later request of a conversation."
 
 _USUAL_REPLY = 400
-"""Tokens of a search's reply, where none was recorded."""
+"""Tokens assumed for a search's reply if none was recorded."""
 
 
 @dataclass(frozen=True)
 class SavingsVerdict:
-    """What the gateway made of the tokens that models read."""
+    """The gateway's effect on the tokens that models read."""
 
     is_saving: bool
     sentence: str
@@ -55,7 +55,7 @@ class SavingsVerdict:
 
 @dataclass(frozen=True)
 class ListingCosts:
-    """What it costs to list all tools, and what to search them instead."""
+    """The cost of listing all tools, and of searching them instead."""
 
     tools: int
     baseline: int
@@ -69,7 +69,7 @@ class ListingCosts:
 
     @property
     def is_cheaper(self) -> bool:
-        """Whether a prompt with all tools is smaller than one with our own and the reply of a single search."""
+        """Whether a prompt with all tools is smaller than one with our own tools and the reply to a single search."""
         return 0 < self.baseline <= self.own_tokens + self.reply
 
     @property
@@ -84,7 +84,7 @@ class ListingCosts:
 def verdict(
     savings: Savings, events: Sequence[Event], listing: ListingCosts, *, only_results: bool = False
 ) -> SavingsVerdict:
-    """What is to be said of these conversations. `only_results`: definitions count in none of them."""
+    """The verdict on these conversations. `only_results`: definitions count in none of them."""
     before, after = savings.without.tokens, savings.with_us.tokens
     if not savings.sessions:
         return SavingsVerdict(True, "Nothing to compare yet: no conversation has searched or called.")
@@ -122,7 +122,7 @@ _LONGEST_REASON = 200
 
 
 def troubles(snapshot: Snapshot) -> tuple[str, ...]:
-    """A sentence for each server that needs somebody, the first few of each kind."""
+    """One sentence per server that needs attention, for the first few of each kind."""
     states = sorted(snapshot.states.values(), key=lambda state: state.name)
     failed = [
         f"`{state.name}` does not run{_because(state.reason)}. Look at it with `mcp-optimizer doctor`."
@@ -154,7 +154,7 @@ def troubles(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _because(reason: str) -> str:
-    """A server's own words, in one line and not many."""
+    """A server's own words, cut and on one line."""
     said = in_a_line(reason).replace("`", "'").strip().rstrip(".")
     return f": {said if len(said) <= _LONGEST_REASON else said[:_LONGEST_REASON] + '…'}" if said else ""
 
@@ -165,11 +165,11 @@ def _first(told: list[str], kind: str) -> list[str]:
 
 
 _OFTEN = 5
-"""Number of times from which something counts as a habit."""
+"""Occurrences from which something counts as a habit."""
 
 ENOUGH_DAYS = 3
 ENOUGH_USES = 20
-"""Days of history, and searches and calls in it, before a tool that nobody called counts as unused."""
+"""Days of history, and searches and calls in it, before an uncalled tool counts as unused."""
 
 _DAY = 86_400
 _LARGE_RESULT = 5_000
@@ -184,9 +184,9 @@ def advice(
     called: Mapping[ToolKey, int],
     listing: ListingCosts | None = None,
 ) -> tuple[str, ...]:
-    """What a user can do, most important first. Says nothing about what was not used enough to judge.
+    """What a user can do, most important first. Says nothing about things that were used too little to judge.
 
-    `listing`: what it costs to list all tools, and to search them instead.
+    `listing`: the cost of listing all tools, and of searching them instead.
     """
     small = [listing.advice] if listing is not None and listing.is_cheaper else []
     if not called:
@@ -202,7 +202,7 @@ def advice(
 
 
 def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int], events: Sequence[Event]) -> list[str]:
-    """Only after some days of use, because tools that nobody needed today may be needed tomorrow."""
+    """Only after some days of use, because a tool that was not needed today may be needed tomorrow."""
     window = _window(events)
     if not window:
         return []
@@ -220,7 +220,7 @@ def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int], events: Se
 
 
 def _window(events: Sequence[Event]) -> str:
-    """The time that the events cover, in words; nothing where it is too short to judge by."""
+    """The period that the events cover, in words; "" if it is too short to judge by."""
     uses = sum(event.kind in (EventKind.FIND, EventKind.CALL) for event in events)
     days = (max(event.at for event in events) - min(event.at for event in events)) / _DAY if events else 0.0
     if days < ENOUGH_DAYS or uses < ENOUGH_USES:
@@ -229,7 +229,7 @@ def _window(events: Sequence[Event]) -> str:
 
 
 def _pins(conversations: Collection[Sequence[Event]], catalog: Collection[Weight]) -> list[str]:
-    """Tools that most conversations use need not be searched for each time."""
+    """Suggests pinning tools that most conversations use, to save the searches for them."""
     wanted = Counter(
         key for own in conversations for key in {tool_key(e) for e in own if e.kind is EventKind.CALL and e.tool}
     )
@@ -270,7 +270,7 @@ def _overlooked(catalog: Sequence[Weight], found: Mapping[ToolKey, int], called:
 
 
 def _advice_on_weights(catalog: Sequence[Weight]) -> list[str]:
-    """Nothing was called yet, so advise only on size."""
+    """Advice based on size alone, because nothing has been called yet."""
     every = total(catalog)
     if not every:
         return []

@@ -1,7 +1,7 @@
-"""What each phase saves on a catalog: compressed schemas, registered profiles, shortened descriptions. Pure values.
+"""The savings of each phase on a catalog: compressed schemas, registered profiles, short descriptions. Pure values.
 
-The phases are those of the schema-compression document. Targets belong to its example, so only a report on that gives
-them. The measurements of single tools are for `report --json` alone, because counting every part again takes a while.
+The phases are those of the schema-compression document. Targets belong to its example, so only a report on that example
+states them. Measurements of single tools are only for `report --json`, because counting every part again takes a while.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def tier_metrics(rows: Sequence[ToolPhaseMetrics]) -> list[TierMetrics]:
 def phase_metrics(
     schemas: int, registration: int, descriptions: int, targets: Mapping[str, int] = NO_TARGETS
 ) -> list[PhaseMetrics]:
-    """What each phase takes off by itself: compressed schemas and short descriptions off all tools, registration off
-    the start. They are not to be added up; the total says what they do together.
+    """The effect of each phase by itself: compressed schemas and short descriptions reduce all tools, registration
+    reduces the tools at the start. The phases cannot be added up; the total states their joint effect.
     """
     reductions = {
         "schema compression": schemas,
@@ -150,7 +150,7 @@ def measurements(
     def of(tool: CatalogTool) -> Iterator[TokenMeasurement]:
         whole = tool.definition
         yield measure_tool_tokens(whole, counter, "baseline")
-        # Phase 1 is about the schema; what becomes of the description is phase 3.
+        # Phase 1 covers only the schema; phase 3 covers the description.
         compressed = forms.form(tool, Detail.SCHEMA).definition.model_copy(update={"description": whole.description})
         full = measure_tool_tokens(compressed, counter, "phase1")
         yield full

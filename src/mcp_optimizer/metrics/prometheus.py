@@ -1,7 +1,7 @@
 """Metrics for Prometheus: events are counted as they happen; state and load are read on request.
 
-Labels are bounded: kinds and outcomes are ours, and servers are those of the server file. No client, tool or
-conversation is ever a label. The load of the process is what autoscaling needs.
+Labels are bounded: kinds and outcomes are fixed, and servers come from the server file. No client, tool or conversation
+is ever a label. Autoscaling uses the load of the process.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from mcp_optimizer.metrics.weights import by_server, total, weights
 
 @dataclass(frozen=True)
 class ProcessLoad:
-    """What is looked at."""
+    """The load of the process at one time."""
 
     requests: int
     """MCP requests over HTTP in progress."""
     calls: int
-    """Calls that servers work on."""
+    """Calls in progress at servers."""
     waiting: int
-    """Calls that wait for a place at their server."""
+    """Calls waiting for a free place at their server."""
     sessions: int
     """Open sessions of legacy clients."""
     loop_lag: float
-    """Seconds that the event loop was late, at most, in the last 15 seconds."""
+    """Longest delay of the event loop in the last 15 seconds, in seconds."""
     is_ready: bool
 
 
 @dataclass(frozen=True)
 class GatewayName:
-    """Which of several gateways this is."""
+    """Identifies one of several gateways."""
 
     host: str
     pid: int
     worker: str
-    """Such as 2/3 of `serve --workers`; empty if it is alone."""
+    """For example 2/3 with `serve --workers`; empty without workers."""
     version: str
 
     @property
     def shown(self) -> str:
-        """For people: the machine, the process, and the worker, if there are several."""
+        """The name for people: the machine, the process, and the worker, if there are several."""
         return f"{self.host}, process {self.pid}" + (f", worker {self.worker}" if self.worker else "")
 
 
 class LoadGauges(Collector):
-    """Gauges for autoscaling."""
+    """The gauges for autoscaling."""
 
     def __init__(self, load: Callable[[], ProcessLoad], name: GatewayName) -> None:
         self._load = load
@@ -90,17 +90,17 @@ _MOST_SESSIONS = 10_000
 
 _KIND, _SERVER, _OUTCOME = range(3)
 _Labels = tuple[EventKind, str, Outcome]
-"""A kind, the server if it is a call, and an outcome."""
+"""A kind, the server of a call, and an outcome."""
 
 
 class _Tally:
-    """Events with the same labels; a simple structure, because every call adds to one."""
+    """Counts the events with the same labels; kept simple, because every call adds to one."""
 
     __slots__ = ("counts", "seconds", "tokens")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_SECONDS) + 1)
-        """By duration."""
+        """The counts by duration."""
         self.seconds = 0.0
         self.tokens = 0
 
@@ -116,7 +116,7 @@ class _Tally:
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus expects them."""
+        """Cumulative counts, as Prometheus expects them."""
         bounds = [*(str(float(bound)) for bound in _SECONDS), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
@@ -132,7 +132,7 @@ class Meters(Collector):
         refused: Callable[[], Mapping[str, int]] = dict,
         load: Collector | None = None,
     ) -> None:
-        """`refused` returns the number of refused client messages by reason; `load` says how busy the process is."""
+        """`refused` returns the number of refused client messages by reason; `load` collects the process's load."""
         self._snapshot = snapshot
         self._refused = refused
         self._savings = RunningSavings(assumptions, _MOST_SESSIONS)
@@ -143,11 +143,11 @@ class Meters(Collector):
         self._registry.register(_State(snapshot, recorder, lambda: assumptions().own_tokens))
         if load is not None:
             self._registry.register(load)
-        # Processor time, memory and open files, under the names that every monitor knows.
+        # Processor time, memory and open files, under the names that monitors expect.
         ProcessCollector(registry=self._registry)
 
     def take(self, event: Event) -> None:
-        """Count an event."""
+        """Counts an event."""
         tally = self._tallies.get((event.kind, event.server, event.outcome)) or self._tally(event)
         tally.count(event.milliseconds / 1_000, event.tokens)
         self._cut += event.full_tokens - event.tokens
@@ -156,15 +156,15 @@ class Meters(Collector):
         self._savings.take(event)
 
     def _tally(self, event: Event) -> _Tally:
-        """That of an event whose server has none yet."""
+        """The tally of an event, created if its labels are new."""
         server = ""
         if event.kind is EventKind.CALL:
-            # Only servers of the server file: a label that anyone could choose would have endless values.
+            # Only servers in the server file: a label that a client could choose would have unlimited values.
             server = event.server if event.server in self._snapshot().states else "none"
         return self._tallies.setdefault((event.kind, server, event.outcome), _Tally())
 
     def _by(self, *labels: int, kind: EventKind | None = None) -> dict[tuple[str, ...], _Tally]:
-        """All events, or those of one kind, by some of their labels."""
+        """All tallies, or those of one kind, grouped by some of their labels."""
         found: defaultdict[tuple[str, ...], _Tally] = defaultdict(_Tally)
         for known, tally in list(self._tallies.items()):
             if kind is None or kind is known[0]:

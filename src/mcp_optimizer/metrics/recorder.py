@@ -1,7 +1,8 @@
-"""Records events: queues them and writes them in batches in the background. Never fails or delays a call.
+"""Records events: queues them and writes them to the database in the background, in batches. Never fails or delays a
+call.
 
 Called by the code that replies to clients. A database that is locked, full or missing costs only history; lost events
-are counted. Listeners hear every event; the log is one of them, at level `info`.
+are counted. Listeners get every event; the log is one of them, at level `info`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 logger = logging.getLogger(__name__)
 
 _CAPACITY = 20_000
-"""Events that may wait for a database that does not respond; further ones are dropped."""
+"""Events that may wait for a database that does not respond; later ones are dropped."""
 
 _BATCH = 1_000
 _INTERVAL = 2.0
 _LONGEST_PAUSE = 60.0
 _LAST_CHANCE = 2.0
-"""Seconds to write the remaining events when the gateway ends."""
+"""Seconds to write the remaining events when the gateway stops."""
 
 _FORGET_INTERVAL = 3_600.0
 _DAY = 86_400.0
@@ -68,7 +69,7 @@ class Recorder:
 
     @property
     def is_heard(self) -> bool:
-        """Whether anything receives events; if not, they need not be made."""
+        """Whether anything receives events; if not, none need to be made."""
         return self._writing is not None or bool(self._listeners)
 
     @property
@@ -77,7 +78,7 @@ class Recorder:
         return len(self._queue)
 
     def record(self, event: Event) -> None:
-        """Accept an event; cheap, and never raises for later failures."""
+        """Accepts an event; cheap, and never raises for later failures."""
         for listener in self._listeners:
             listener(event)
         if self._writing is None:
@@ -88,11 +89,11 @@ class Recorder:
         self._queue.append(event)
 
     def drop(self) -> None:
-        """Count an event that could not be kept."""
+        """Counts an event that could not be kept."""
         self.dropped += 1
 
     def listen(self, listener: Callable[[Event], None]) -> None:
-        """Call the listener for every event from now on; it must be fast."""
+        """Calls the listener for every event from now on; it must be fast."""
         self._listeners.append(listener)
 
     @contextlib.contextmanager
@@ -111,11 +112,11 @@ class Recorder:
             self._listeners.remove(put)
 
     def start(self) -> None:
-        """Start writing; before this, events only go to listeners."""
+        """Starts writing; before this, only listeners get events."""
         self._writing = self._tasks.spawn(self._write(), name="history")
 
     async def stop(self) -> None:
-        """Write the remaining events, if that is quick."""
+        """Writes the remaining events, if that is quick."""
         self._ending.set()
         if self._writing is None:
             return
@@ -129,7 +130,7 @@ class Recorder:
         pause = self._interval
         while True:
             is_ending = await self._paused(pause)
-            # Asked each time, because a database that was down at the start may be available by now.
+            # Requested each time, because a database that was down at the start may be available by now.
             store = await self._store()
             if store is None or await self._write_waiting(store):
                 pause = self._interval
@@ -139,14 +140,14 @@ class Recorder:
                 return
 
     async def _paused(self, seconds: float) -> bool:
-        """Wait for the next batch; returns whether it is the last."""
+        """Waits for the next batch; returns whether it is the last."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ending.wait(), seconds)
         return self._ending.is_set()
 
     async def _write_waiting(self, store: EventWriter) -> bool:
-        # Not what arrives meanwhile, unless it is the last time: as long as calls go on, each would become a
-        # transaction of its own.
+        # Only events already in the queue, except the last time: events that arrive during a write would otherwise each
+        # become a transaction of their own.
         waiting = len(self._queue)
         try:
             while self._queue if self._ending.is_set() else waiting > 0:
@@ -157,7 +158,8 @@ class Recorder:
                     self._queue.popleft()
                 self.written += len(batch)
                 if len(batch) < _BATCH and not self._ending.is_set():
-                    # What came meanwhile waits for more: a transaction for each would cost more than the calls.
+                    # Events that arrived meanwhile wait for more: a transaction for each would cost more than the
+                    # calls.
                     break
             await self._forget_old(store)
         except CatalogError as error:
@@ -185,7 +187,7 @@ event_logger = logging.getLogger("mcp_optimizer.events")
 
 
 def log_event(event: Event) -> None:
-    """One line per event; programs find its parts as fields."""
+    """Logs an event on one line; programs find its parts as fields."""
     fields = {
         "event": event.kind.value,
         "session": event.session,

@@ -1,6 +1,6 @@
 """The report on a catalog: its cost by server and tool, and the effect of each phase, form and profile.
 
-Called by the command line. Reads a snapshot, and gives frozen values; starts nothing, shows nothing.
+Called by the command line. Reads a snapshot and returns frozen values; starts nothing and shows nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LARGEST = 3
 
 @dataclass(frozen=True)
 class FormSavings:
-    """What some tools save with a compressed schema, and as signatures."""
+    """The savings of some tools with compressed schemas, and as signatures."""
 
     schema: Reduction
     signature: Reduction
@@ -44,7 +44,7 @@ class FormSavings:
 
 @dataclass(frozen=True)
 class ProfileCost:
-    """What a client pays that is sent this profile."""
+    """The cost of a profile for a client that is sent it."""
 
     profile: ProfileName
     budget: int | None
@@ -52,12 +52,12 @@ class ProfileCost:
     tools: int
     measures: str
     load_strategy: LoadStrategy
-    """When the tools that it adds are registered for a client of the selected profile."""
+    """When the additional tools are registered for a client of the selected profile."""
 
 
 @dataclass(frozen=True)
 class ServerCost:
-    """What the definitions of a server cost, in each form."""
+    """The cost of a server's definitions, in each form."""
 
     server: str
     tools: int
@@ -72,7 +72,7 @@ class ServerCost:
 
 @dataclass(frozen=True)
 class ToolCost:
-    """What a tool's definition costs in each form, and which tier it is in, and why."""
+    """The cost of a tool's definition in each form, its tier, and the reason for the tier."""
 
     name: str
     server: str
@@ -89,19 +89,19 @@ class ToolCost:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report says; servers and tools largest first."""
+    """The contents of a report; servers and tools are sorted by size, largest first."""
 
     baseline_tokens: int
     sent_tokens: int
-    """What clients send of these definitions, unless they load tools on demand."""
+    """Tokens of these definitions that clients send, unless they load tools on demand."""
     tool_count: int
     own_tokens: int
     forms: FormSavings
     largest_three: tuple[str, ...]
     largest_forms: FormSavings
-    """Of these three."""
+    """The savings of these three tools."""
     profile: ProfileName
-    """The profile that the phases and the total are about."""
+    """The profile to which the phases and the total apply."""
     phases: tuple[PhaseMetrics, ...]
     total: Reduction
     tiers: tuple[TierMetrics, ...]
@@ -109,19 +109,19 @@ class Report:
     servers: tuple[ServerCost, ...]
     tools: tuple[ToolCost, ...]
     catalog_advice: tuple[str, ...]
-    """What can be said before anything was used."""
+    """Advice that needs no usage."""
     unclear_descriptions: tuple[str, ...]
     metrics: tuple[ToolPhaseMetrics, ...]
     troubles: tuple[str, ...]
-    """What is broken now."""
+    """Problems that exist now."""
     usage: Usage | None
-    """None where no history is kept, or none belongs to this catalog."""
+    """None if no history is kept, or none belongs to this catalog."""
     measurements: tuple[TokenMeasurement, ...] = ()
-    """For programs, if they were asked for."""
+    """For programs, if they asked for them."""
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do: about what is broken now, then the best there is to say, by what was used if that is known."""
+        """Problems that exist now, then the best available advice: by usage if that is known."""
         return (*self.troubles, *(self.catalog_advice if self.usage is None else self.usage.advice))
 
     @property
@@ -139,7 +139,7 @@ def make_report(
     usage: Usage | None = None,
     targets: Mapping[str, int] = NO_TARGETS,
 ) -> Report:
-    """Everything. `known`: the sizes of the tools, where they were measured already; `targets`: of phases."""
+    """Makes the report. `known`: sizes of tools that were measured already; `targets`: those of the phases."""
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
     found = known or sizes(tools, forms)
     costs = _tool_costs(tools, found, lists)

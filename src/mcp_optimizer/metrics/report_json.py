@@ -1,6 +1,7 @@
 """The report for programs: its values as plain JSON. Pure.
 
-Called by `report --json`. Others read these keys, so a test compares them with a stored report byte for byte.
+Called by `report --json`. Other programs rely on these keys, so a test compares them with a stored report byte for
+byte.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mcp_optimizer.metrics.usage import Activity, PeriodUnit, PricedSavings, Usa
 
 
 def report_values(report: Report) -> dict[str, Any]:
-    """The whole report; `usage` is null where no history was asked for."""
+    """The whole report; `usage` is null if no history was requested."""
     return {
         "baseline_tokens": report.baseline_tokens,
         "sent_tokens": report.sent_tokens,
@@ -45,7 +46,7 @@ def report_values(report: Report) -> dict[str, Any]:
 
 
 def usage_values(usage: Usage) -> dict[str, Any]:
-    """What was done with the catalog."""
+    """How the catalog was used."""
     return {
         "events": usage.events,
         "since": _moment(usage.since),

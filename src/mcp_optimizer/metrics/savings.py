@@ -1,25 +1,25 @@
-"""What was saved: everything a model had to read with this gateway, and what it would have read without. Pure.
+"""Computes savings: everything a model read with this gateway, against what it would have read without it. Pure.
 
-Each conversation is replayed from its events, once as it was and once as it would have been:
+Each conversation is replayed from its events, once as it happened and once as it would have happened:
 
 - With the gateway, every model request carries our `tools/list` and all replies so far: searches, lists and results.
 - Without it, every model request carries the definitions of all tools of running servers, as clients send them (name,
   description and input schema), and all results so far, uncut; but there are no searches, so there are fewer requests,
   and no failed attempts at calling.
-- A client that loads tools on demand itself would have sent few definitions, and searched as well: there, definitions
-  and searches count on neither side, and only results are compared.
+- A client that loads tools on demand itself would have sent few definitions, and searched as well: for such a client,
+  definitions and searches count on neither side, and only results are compared.
 
-Each call is one model request, and one more reads the last reply; that is the minimum there can have been. What the
-user wrote and the model answered is the same in both, and left out of both.
+Each call is one model request, and one more request reads the last reply; that is the minimum possible number. The
+user's prompts and the model's answers are the same in both cases and are left out of both.
 
-Both are then priced in two ways: every token at the full price each time it is read, and with a provider's prompt
-cache, where what the last request already held is read at a fraction of the price. A `tools/list` that changes in
-the middle of a conversation makes the provider read everything anew; that counts in both.
+Both cases are priced in two ways: every token at the full price each time it is read, and with a provider's prompt
+cache, where tokens of the previous request are read at a fraction of the price. A `tools/list` that changes during a
+conversation makes the provider read everything anew; that counts in both.
 
-`Conversations` decides where a conversation ends, and `Conversation` alone what it saved. Reports and pages go
-through a whole history (`conversations`), Prometheus adds up events as they happen (`RunningSavings`). A database may
-hold events of several server files, and of servers that a file no longer has; `own_history` leaves these out before
-anything is summed up.
+`Conversations` decides where a conversation ends, and `Conversation` computes its savings. Reports and pages process a
+whole history (`conversations`), Prometheus adds up events as they happen (`RunningSavings`). A database may hold events
+of several server files, and of servers that a file no longer has; `own_history` removes these before anything is added
+up.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.reduction import Reduction
 
 _CALLING = frozenset({EventKind.CALL, EventKind.SCRIPT})
-"""What would have happened without us too. The calls of a script count as one, which is the fewest there would have
-been.
+"""Kinds of events that would have happened without the gateway too. The calls of a script count as one, the minimum
+that would have been needed.
 """
 
 _SEARCHING = frozenset({EventKind.FIND, EventKind.LIST})
 
 _MOST_CHANGED = 1_000
-"""Conversations whose gains are not added up yet."""
+"""Conversations that may wait before their gains are added up."""
 
 SILENCE = 1_800.0
 """Seconds without an event after which a new conversation is assumed."""
 
 
 def no_client(_name: str) -> bool:
-    """Where nothing is known of clients."""
+    """Used if nothing is known about clients."""
     return False
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What the events do not say, printed next to every number."""
+    """Facts that the events do not contain, printed next to every number."""
 
     requests_per_session: int | None = None
-    """Model requests in a conversation; None means one for each call and one more, which is also the minimum."""
+    """Model requests in a conversation; None: one per call and one more, which is also the minimum."""
     own_tokens: int = 0
     """Tokens of our own tools, for requests before a `tools/list` was recorded."""
     loads_on_demand: Callable[[str], bool] = no_client
@@ -81,11 +81,11 @@ PLAIN_PRICES = Prices(model="", currency="", input=1.0, cache_read=0.1, cache_wr
 
 @dataclass(frozen=True)
 class ModelInput:
-    """What was read as a model's input."""
+    """The tokens that a model read as input."""
 
     requests: int = 0
     fresh: int = 0
-    """Tokens that no earlier request brought into the provider's cache."""
+    """Tokens that are new to the provider's cache."""
     repeated: int = 0
     """Tokens that the previous request already contained."""
 
@@ -109,7 +109,7 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class Savings:
-    """Several conversations, as they were and as they would have been."""
+    """The input of several conversations, with the gateway and without it."""
 
     sessions: int = 0
     with_us: ModelInput = ModelInput()
@@ -122,19 +122,19 @@ class Savings:
         return Savings(self.sessions - other.sessions, self.with_us - other.with_us, self.without - other.without)
 
     def cost(self, prices: Prices, *, cached: bool) -> Reduction:
-        """What was paid, against what would have been: in money, or in full-price tokens where prices are plain."""
+        """The actual cost against the cost without the gateway: in money, or in full-price tokens with plain prices."""
         before, after = self.without.cost(prices, cached=cached), self.with_us.cost(prices, cached=cached)
         return Reduction.of(before, after).rounded(6 if prices.model else 0)
 
 
 class Conversation:
-    """One conversation, told event by event: what a model read in it, with us and without.
+    """Replays one conversation event by event: what a model read in it with the gateway, and what without.
 
     A conversation without a call has cost nothing yet, because it is not known whether a model was asked.
     """
 
     def __init__(self, assumptions: Assumptions, menu: int | None = None) -> None:
-        """`menu` are the tokens of the list that the client loaded before, if known."""
+        """`menu`: tokens of the list that the client loaded before, if known."""
         self._assumptions = assumptions
         self._menu = assumptions.own_tokens if menu is None else menu
         self._ours = _Side()
@@ -145,7 +145,7 @@ class Conversation:
         self._told = Savings()
 
     def is_over(self, at: float) -> bool:
-        """Whether so much silence lies before this time that what is said then begins another conversation."""
+        """Whether the silence before this time is so long that the next event begins another conversation."""
         return at - self._last_at > SILENCE
 
     def following(self) -> Conversation:
@@ -171,7 +171,7 @@ class Conversation:
         return 0 if self._is_on_demand else self._menu
 
     def gained(self) -> Savings:
-        """The change of the savings since this was last asked."""
+        """The change of the savings since the last call of this method."""
         before, self._told = self._told, self.savings
         return self._told - before
 
@@ -185,7 +185,7 @@ class Conversation:
 
 
 class _Side:
-    """What a model reads in a conversation: successive requests, each with the list and all replies so far."""
+    """One side of the comparison: successive model requests, each with the list and all replies so far."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -195,7 +195,7 @@ class _Side:
         """The size of the last request, and of its list."""
 
     def turn(self, definitions: int, reply: int) -> None:
-        """A request with this list got a reply of this size."""
+        """Adds a request with this list and a reply of this size."""
         size, known = self._next(definitions)
         self._repeated += known
         self._fresh += size - known
@@ -204,8 +204,8 @@ class _Side:
         self.turns += 1
 
     def read(self, last_list: int, further: int) -> ModelInput:
-        """The total, with `further` requests at the end: the first reads the last reply, the others read everything
-        again.
+        """The total, with `further` requests at the end: the first one reads the last reply, and the others repeat all
+        of the previous request.
         """
         size, known = self._next(last_list)
         repeated = self._repeated + known + size * (further - 1)
@@ -217,16 +217,16 @@ class _Side:
 
 
 class Conversations:
-    """Says which conversation each event belongs to; events are shown to it in the order in which they happened."""
+    """Assigns events to conversations; events must arrive in the order in which they happened."""
 
     def __init__(self, assumptions: Callable[[], Assumptions], most: int | None = None) -> None:
-        """`most`: clients that are remembered; None for all of them."""
+        """`most`: clients that are remembered; None for no limit."""
         self._assumptions = assumptions
         self._most = most
         self._current: OrderedDict[str, Conversation] = OrderedDict()
 
     def of(self, event: Event) -> Conversation:
-        """The conversation that this event is to be added to: its client's current one, or else a new one."""
+        """The conversation that an event belongs to: its client's current one, or a new one."""
         session, current = event.session, self._current
         conversation = current.get(session)
         if conversation is None:
@@ -236,15 +236,15 @@ class Conversations:
             return conversation
         if conversation.is_over(event.at):
             conversation = current[session] = conversation.following()
-        # The last is the one that spoke last: who has been silent for longest is forgotten first.
+        # The client with the latest event comes last: the one that has been silent longest is forgotten first.
         current.move_to_end(session)
         return conversation
 
 
 class RunningSavings:
-    """The savings of all conversations, each as it stands now.
+    """The savings of all conversations up to now.
 
-    Told of every event, and seldom asked: what conversations gained is added up when somebody asks.
+    Receives every event but is seldom read, so gains are added up only on reading.
     """
 
     def __init__(self, assumptions: Callable[[], Assumptions], most: int | None = None) -> None:
@@ -258,19 +258,19 @@ class RunningSavings:
         conversation.add(event)
         self._changed[conversation] = None
         if len(self._changed) > _MOST_CHANGED:
-            # Also those that are forgotten by now.
+            # Includes conversations that are forgotten by now.
             self._settle()
 
     @property
     def total(self) -> Savings:
-        """What `savings` says of the same events."""
+        """The result that `savings` gives for the same events."""
         self._settle()
         return self._total
 
     @property
     def highest(self) -> tuple[int, int]:
-        """The highest tokens that anybody was told of, with us and without: the total may fall a little when a list
-        becomes shorter, and a counter may not.
+        """The highest totals returned so far, with the gateway and without: a total may fall a little when a list
+        becomes shorter, but a counter may not.
         """
         total, (with_us, without) = self.total, self._highest
         self._highest = max(with_us, total.with_us.tokens), max(without, total.without.tokens)
@@ -293,28 +293,28 @@ def conversations(events: Iterable[Event], assumptions: Assumptions) -> dict[Con
 
 
 def together(found: Iterable[Conversation]) -> Savings:
-    """What some conversations saved."""
+    """The savings of some conversations together."""
     return sum((conversation.savings for conversation in found), Savings())
 
 
 def savings(events: Iterable[Event], assumptions: Assumptions = Assumptions()) -> Savings:  # noqa: B008 - frozen
-    """What all conversations of a history saved."""
+    """The savings of all conversations in a history."""
     return together(conversations(events, assumptions))
 
 
 @dataclass(frozen=True)
 class OwnHistory:
-    """The events about the servers at hand, and how many were about others."""
+    """The events about the current servers, and how many were about others."""
 
     events: list[Event]
     others: int
 
 
 def own_history(events: Iterable[Event], configuration: str, servers: Collection[str]) -> OwnHistory:
-    """The conversations of a configuration in which no server is used that it does not have any more.
+    """The conversations of a configuration that use only servers it still has.
 
-    Whole conversations, because part of one says nothing about what it cost. Those from before configurations were
-    recorded count if they name servers at hand, and only those.
+    Keeps or drops whole conversations, because a part of one does not show what it cost. Conversations from before
+    configurations were recorded count only if they name current servers.
     """
     own: list[Event] = []
     others = 0
@@ -349,12 +349,12 @@ def _servers_named(event: Event) -> Iterator[str]:
 
 
 _SAMPLE = 1_000
-"""Tokens that are priced: few, so the first of tiered prices applies."""
+"""Tokens used to find a price: few, so the first of tiered prices applies."""
 
 
 def prices_of(model: str) -> Prices:
     """The prices of a model by its name, or `provider:model` if several providers sell it."""
-    # Takes half a second to load, so only on request.
+    # Loading takes half a second, so only on request.
     from genai_prices import Usage, calc_price
 
     provider, separator, name = model.partition(":")

@@ -1,7 +1,7 @@
-"""The size of every tool, compressed and as a signature; for thousands of tools on all processors.
+"""Measures the size of every tool, compressed and as a signature; uses all processors for thousands of tools.
 
-Called by reports. Processes receive definitions and return numbers together with the compressed definitions, so that
-those need not be made again.
+Called by reports. Processes receive definitions, and return numbers and the compressed definitions, so those need not
+be made again.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from mcp_optimizer.search.lexical import FIELDS, TermCounts
 from mcp_optimizer.token_counter import TokenCounter
 
 MANY = 1_000
-"""Number of tools from which starting processes pays."""
+"""Tools from which it pays to start processes."""
 
 _CHUNK = 400
 
 Sizes = dict[str, tuple[int, int]]
-"""By public name: tokens with the compressed schema, and as a signature."""
+"""By public name: tokens with the compressed schema, and tokens as a signature."""
 
 
 @dataclass(frozen=True)
 class FormRecipe:
-    """How forms are made."""
+    """The settings for making forms."""
 
     encoding: str
     notes: str
@@ -54,7 +54,7 @@ Work = tuple[str, str, Definition]
 
 
 def sizes(tools: Iterable[CatalogTool], forms: ToolForms) -> Sizes:
-    """Here and now."""
+    """Measures in this process."""
     return {
         tool.name: (forms.form(tool, Detail.SCHEMA).tokens, forms.form(tool, Detail.SIGNATURE).tokens) for tool in tools
     }
@@ -62,7 +62,7 @@ def sizes(tools: Iterable[CatalogTool], forms: ToolForms) -> Sizes:
 
 @dataclass(frozen=True)
 class MeasuredCatalog:
-    """A catalog that can be reported on but not searched: its tools, their sizes, their compressed definitions."""
+    """A catalog for reports that cannot be searched: its tools, their sizes, their compressed definitions."""
 
     tools: tuple[CatalogTool, ...]
     sizes: Sizes
@@ -72,14 +72,14 @@ class MeasuredCatalog:
 async def measured_in_processes(
     servers: Sequence[tuple[str, Sequence[Definition]]], making: FormRecipe
 ) -> MeasuredCatalog:
-    """Measure servers' listings in separate processes."""
-    # In the order of the catalog, so that names are the same.
+    """Measures servers' listings in separate processes."""
+    # In the order of the catalog, so that tools get the same names.
     ordered = sorted(servers, key=lambda listed: listed[0])
     listed = [(server, tool) for server, own in ordered for tool in sorted(own, key=lambda tool: tool.name)]
     configured = ServerNames((server for server, _ in servers), OWN_NAMES)
     names = public_names([(server, definition.name) for server, definition in listed], configured, is_listable)
     work = [(name, *one) for name, one in zip(names, listed, strict=True)]
-    # The large tools of one server are adjacent, so spread them.
+    # The large tools of one server are adjacent, so they are spread over the chunks.
     count = max(1, len(work) // _CHUNK)
     loop = asyncio.get_running_loop()
     # Not forked, because this process has threads.
@@ -102,7 +102,7 @@ def _measured(making: FormRecipe, work: Sequence[Work]) -> MeasuredCatalog:
 
 def _tool(work: Work, counter: TokenCounter) -> CatalogTool:
     name, server, definition = work
-    # As at ingestion: what the tokenizer gives up on counts as nothing.
+    # As at ingestion: a definition that the tokenizer cannot count counts as 0.
     tokens = counter.count_or_zero(definition.wire_json)
     record = ToolRecord(server, definition, tokens, _NO_TERMS, "")
     if name == definition.name:
@@ -112,4 +112,4 @@ def _tool(work: Work, counter: TokenCounter) -> CatalogTool:
 
 
 _NO_TERMS = TermCounts(array("i"), array("H"), array("i", [0] * len(FIELDS)))
-"""Nothing is searched here."""
+"""This catalog is never searched."""

@@ -1,7 +1,7 @@
-"""How a catalog was used: found, called, never used, how fast, at what cost; and what to do about it. Pure.
+"""Summarizes how a catalog was used: finds, calls, unused tools, speed, cost, and what to do about them. Pure.
 
-Events in, frozen values out. `report_json` writes them for programs, `cli/report_tables` for the terminal,
-`dashboard` for pages; none of them computes anything.
+Events in, frozen values out. `report_json` writes them for programs, `cli/report_tables` for the terminal, `dashboard`
+for pages; none of them computes anything.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FEW_HOURS = 3 * 3_600
 
 PeriodUnit = Literal["minute", "hour", "day"]
 _SECONDS: Mapping[PeriodUnit, int] = {"minute": 300, "hour": 3_600, "day": 86_400}
-"""Where minutes are told apart, it is by five."""
+"""Seconds in a period of each unit; `minute` stands for five minutes."""
 
 
 @dataclass(frozen=True)
 class Activity:
-    """A number of events: how many, at what cost, how they went and how long they took."""
+    """A group of events: their number, cost, outcomes and durations."""
 
     times: int
     tokens: int
@@ -53,7 +53,7 @@ class Activity:
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Activity:
-        """Of at least one event."""
+        """Needs at least one event."""
         taken = sorted(event.milliseconds for event in events)
         return cls(
             times=len(events),
@@ -73,7 +73,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class KindActivity:
-    """What was done of one kind."""
+    """The activity of one event kind."""
 
     kind: EventKind
     activity: Activity
@@ -81,7 +81,7 @@ class KindActivity:
 
 @dataclass(frozen=True)
 class NamedActivity:
-    """What one client did, by the name that it gives itself; or one caller, by its verified name."""
+    """The activity of one client, by the name that it gives itself, or of one caller, by its verified name."""
 
     name: str
     activity: Activity
@@ -116,13 +116,13 @@ class ToolFinds:
 
 @dataclass(frozen=True)
 class UsagePeriod:
-    """The conversations that began in five minutes, one hour or one day, UTC."""
+    """The conversations that began within five minutes, one hour or one day, UTC."""
 
     begin: datetime
     finds: int
     calls: int
     without: int
-    """Tokens that models would have read without us."""
+    """Tokens that models would have read without the gateway."""
     with_us: int
 
     @property
@@ -132,7 +132,7 @@ class UsagePeriod:
 
 @dataclass(frozen=True)
 class PricedSavings:
-    """What was saved, at these prices, with what the numbers rest on in words."""
+    """Savings at given prices, with the assumptions behind them in words."""
 
     savings: Savings
     prices: Prices
@@ -149,18 +149,18 @@ class PricedSavings:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a history of events says; empty tuples where nothing happened."""
+    """The summary of a history; empty tuples if nothing happened."""
 
     events: int
     since: datetime | None
     until: datetime | None
     savings: PricedSavings
     money: PricedSavings | None
-    """The same in money, where a model is named."""
+    """The same savings in money, if a model is configured."""
     results: Reduction
     """Results before and after limits."""
     scripts: Reduction
-    """What scripts' calls returned, against what the scripts did: the rest stayed out of the context."""
+    """What scripts' calls returned, against what the scripts returned: the rest stayed out of the context."""
     kinds: tuple[KindActivity, ...]
     clients: tuple[NamedActivity, ...]
     callers: tuple[NamedActivity, ...]
@@ -174,11 +174,11 @@ class Usage:
     on_demand: tuple[str, ...] = ()
     """Clients that load tools on demand themselves."""
     others: int = 0
-    """Events of other configurations, and of servers that this one no longer has; nothing else here counts them."""
+    """Events of other configurations, and of servers that this one no longer has; no other number includes them."""
 
     @property
     def on_demand_told(self) -> str:
-        """For which clients no saving of definitions is claimed, in words; nothing where there is none."""
+        """The clients for which no saving of definitions is claimed, in words; "" if there are none."""
         if not self.on_demand:
             return ""
         loads = "this client loads" if len(self.on_demand) == 1 else "these clients load"
@@ -186,17 +186,17 @@ class Usage:
 
     @property
     def others_told(self) -> str:
-        """What was left out, in words; nothing where nothing was."""
+        """The omitted events, in words; "" if there are none."""
         return f"Other configurations: {counted(self.others, 'event')}." if self.others else ""
 
     @property
     def stated(self) -> PricedSavings:
-        """The savings whose assumptions stand beside the numbers: in money, if there is any."""
+        """The savings whose assumptions appear next to the numbers: in money, if available."""
         return self.money or self.savings
 
     @property
     def days(self) -> str:
-        """From when to when, as people read it; nothing where nothing happened."""
+        """The first and the last day, for people; "" if nothing happened."""
         return " to ".join(at.date().isoformat() for at in (self.since, self.until) if at is not None)
 
     def times(self, kind: EventKind) -> int:
@@ -210,7 +210,7 @@ def make_usage(
     prices: Prices = PLAIN_PRICES,
     others: int = 0,
 ) -> Usage:
-    """All of it. `others`: events that are not among these, because they are about other servers."""
+    """Makes the summary. `others`: the number of events left out because they are about other servers."""
     calls = [event for event in events if event.kind is EventKind.CALL]
     scripts = [event for event in events if event.kind is EventKind.SCRIPT]
     found = Counter(key for event in events for key in event.found)
@@ -269,7 +269,7 @@ def _moment(at: float | None) -> datetime | None:
 
 
 def _by_name(events: Sequence[Event], name_of: Callable[[Event], str]) -> tuple[NamedActivity, ...]:
-    """The most frequent ones, and the others together, because clients choose their own names."""
+    """The most frequent names, and all others together, because clients choose their own names."""
     groups = grouped(events, name_of)
     if others := groups[_MOST_CLIENTS:]:
         together = [event for _, own in others for event in own]
@@ -278,7 +278,7 @@ def _by_name(events: Sequence[Event], name_of: Callable[[Event], str]) -> tuple[
 
 
 def _periods(told: Mapping[Conversation, Sequence[Event]]) -> tuple[PeriodUnit, tuple[UsagePeriod, ...]]:
-    """By the day, or if there are few by the hour or by five minutes, in which a conversation began; UTC."""
+    """Conversations by the period in which they began: days or, for a short history, hours or five minutes; UTC."""
     began = {conversation: _began(own) for conversation, own in told.items()}
     span = max(began.values(), default=0.0) - min(began.values(), default=0.0)
     unit: PeriodUnit = "hour" if span < _FEW_DAYS else "day"
@@ -303,5 +303,5 @@ def _periods(told: Mapping[Conversation, Sequence[Event]]) -> tuple[PeriodUnit, 
 
 
 def _began(events: Sequence[Event]) -> float:
-    """A list is loaded before a conversation begins; where nothing else was done, when it was loaded last."""
+    """When a conversation began. A list is loaded before that; if nothing else happened, the last load counts."""
     return next((event for event in events if event.kind is not EventKind.LOAD), events[-1]).at

@@ -1,4 +1,4 @@
-"""What the tools of a catalog cost, and which of them were never called. Pure; read by reports, advice and pages."""
+"""The cost of a catalog's tools, and which of them were never called. Pure; used by reports, advice and pages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mcp_optimizer.domain.events import ToolKey
 
 @dataclass(frozen=True)
 class Weight:
-    """A tool of the catalog: its server, its name, the cost of its definition."""
+    """A tool of the catalog: its server, its name and the cost of its definition."""
 
     server: str
     tool: str
     tokens: int
     sent: int | None = None
-    """What clients send of it to a model; None: all of it."""
+    """The tokens that clients send of it to a model; None: all of them."""
 
     @property
     def key(self) -> ToolKey:
@@ -27,13 +27,13 @@ class Weight:
 
 @dataclass(frozen=True)
 class UncalledTools:
-    """The tools of one server that nobody called."""
+    """The tools of one server that were never called."""
 
     server: str
     names: tuple[str, ...]
-    """Heaviest first."""
+    """By cost, highest first."""
     of: int
-    """Tools that the server has."""
+    """The number of tools that the server has."""
     tokens: int
 
     @property
@@ -42,7 +42,7 @@ class UncalledTools:
 
 
 def weights(snapshot: Snapshot) -> list[Weight]:
-    """The running tools by the cost of their definitions."""
+    """The running tools with the cost of their definitions."""
     return [Weight(tool.server, tool.record.name, tool.tokens, tool.record.sent_tokens) for tool in snapshot.running]
 
 
@@ -55,17 +55,17 @@ def by_server(catalog: Iterable[Weight]) -> dict[str, list[Weight]]:
 
 
 def total(catalog: Iterable[Weight]) -> int:
-    """What some tools cost together."""
+    """The total cost of some tools."""
     return sum(weight.tokens for weight in catalog)
 
 
 def sent_total(catalog: Iterable[Weight]) -> int:
-    """What clients that send all definitions send of some tools."""
+    """The tokens of some tools that are sent by clients which send all definitions."""
     return sum(weight.tokens if weight.sent is None else weight.sent for weight in catalog)
 
 
 def never_called(catalog: Iterable[Weight], called: Mapping[ToolKey, int]) -> tuple[UncalledTools, ...]:
-    """By server: the tools that nobody called; the server with most tokens of them first."""
+    """The tools that were never called, by server; the server where they cost most comes first."""
     rows = []
     for server, every in by_server(catalog).items():
         own = sorted((w for w in every if not called.get(w.key)), key=lambda weight: (-weight.tokens, weight.tool))

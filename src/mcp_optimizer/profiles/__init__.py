@@ -1,1 +1,1 @@
-"""Which tools are registered directly, within what token budget, and when the others follow."""
+"""Which tools are registered directly, within what token budget, and when the remaining tools are added."""

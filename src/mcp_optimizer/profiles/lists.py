@@ -1,7 +1,7 @@
-"""The tools a client gets in tools/list in addition to our own: the profile's, compressed, within its budget.
+"""The tools that a client gets in tools/list besides our own: the profile's, compressed, within its budget.
 
-A list is made once per catalog, profile and presentation and then stays identical, byte for byte, so that prompt caches
-work. Called by serving, from threads; knows no SDK type and no transport.
+A list is built once per catalog, profile and presentation and then stays byte-for-byte identical, as prompt caches
+need. Called by serving, from threads; knows no SDK type and no transport.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from mcp_optimizer.profiles.tool_schema import (
 from mcp_optimizer.token_counter import TokenCounter
 
 _OVERHEAD = 1
-"""Maximum tokens of the comma between two entries of a list."""
+"""Maximum tokens for the comma between two list entries."""
 
 _ENVELOPE = 8
-"""Maximum tokens of `{"tools":[…]}` around a list."""
+"""Maximum tokens for the `{"tools":[…]}` around a list."""
 
 _AT_ONCE = 250
-"""Definitions that are compressed ahead before a waiting request gets its turn."""
+"""Definitions that are compressed ahead of time before a waiting request gets its turn."""
 
 
 @dataclass(frozen=True)
 class Presentation:
-    """What suits a client: the dialect of its schemas, and whether it shows titles and annotations to people."""
+    """How to show tools to a client: the dialect of schemas, and whether it shows titles and annotations to people."""
 
     dialect: Dialect = Dialect.PLAIN
     shows_titles: bool = False
@@ -62,7 +62,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class PhaseTokens:
-    """What a tool costs after its schema is compressed, and after its description is five words, too."""
+    """What a tool costs with its schema compressed, and with its description reduced to five words as well."""
 
     compressed: int
     concise: int
@@ -95,7 +95,7 @@ class ToolLists:
         self._default = Presentation(forms.dialect)
         self._lists: dict[Presentation, _Lists] = {}
         self._promoted: dict[str, None] = {}
-        # Called from several threads; the second caller finds the work done.
+        # Called from several threads; the second caller reuses the finished list.
         self._making = threading.Lock()
 
     def profiles(self, presentation: Presentation | None = None) -> Profiles:
@@ -109,7 +109,7 @@ class ToolLists:
             return self._current(presentation).listed(selected, self._promoted)
 
     def prepare(self, selected: ProfileName, presentation: Presentation) -> None:
-        """Compress the tools of a profile that has room for all of them, before its list is made."""
+        """Compress the tools of a profile without a budget before its list is built."""
         if self._budgets.get(selected) is None:
             tools = self._catalog.snapshot.running
             for start in range(0, len(tools), _AT_ONCE):
@@ -117,19 +117,19 @@ class ToolLists:
                     self._forms.prepare(tools[start : start + _AT_ONCE], presentation.dialect)
 
     def tokens(self, tool: str, level: Level) -> int:
-        """What a tool costs when it is registered with a description at this level."""
+        """A tool's cost when it is registered with a description at this level."""
         with self._making:
             return self._current(None).definition(tool, level).tokens
 
     def phases(self, tool: str) -> PhaseTokens:
-        """What a tool costs with its schema compressed and its description as its server wrote it, and then with five
-        words for that.
+        """A tool's cost with its schema compressed and its server's own description, and then with that reduced to five
+        words.
         """
         with self._making:
             return self._current(None).phases(tool)
 
     def total_tokens(self, selected: ProfileName) -> int:
-        """What a complete profile costs, including our own tools."""
+        """The cost of a complete profile, including our own tools."""
         with self._making:
             return self._current(None).total_tokens(selected)
 
@@ -143,7 +143,7 @@ class ToolLists:
             return self._current(None).definition(tool, level).definition
 
     def tool_schema(self, tool: str, selected: ProfileName) -> ToolSchema:
-        """A tool's schema, what it shares with its server's other tools, and its state after each phase."""
+        """A tool's schema, the parameters it shares with its server's other tools, and its state after each phase."""
         with self._making:
             lists = self._current(None)
             found, short = lists.snapshot.by_name[tool], lists.shorts[tool]
@@ -161,7 +161,7 @@ class ToolLists:
             return tool_schema(found.definition, shared, plans, profile, cost, short.text, states)
 
     def unclear(self) -> list[str]:
-        """Tools that only their names tell from another: no five words do."""
+        """Tools that five words cannot distinguish from another tool; only their names do."""
         with self._making:
             return sorted(name for name, short in self._current(None).shorts.items() if not short.is_clear)
 
@@ -178,7 +178,7 @@ class ToolLists:
             return lists.listed(selected, self._promoted).definitions != before.definitions
 
     def use_promoted(self, tools: Sequence[str]) -> bool:
-        """Exactly these tools are promoted, in this order; returns whether that is something else."""
+        """Promote exactly these tools, in this order; returns whether that changes anything."""
         with self._making:
             before, self._promoted = self._promoted, dict.fromkeys(tools)
             return list(before) != list(self._promoted)
@@ -193,7 +193,7 @@ class ToolLists:
             self._pinned, self._budgets, self._concise, self._lists = tuple(pinned), budgets, concise, {}
 
     def renew(self) -> None:
-        """Rebuild the lists on the next request, because something other than the catalog changed."""
+        """Rebuild the lists on the next request, because of a change outside the catalog."""
         with self._making:
             self._lists = {}
 
@@ -214,7 +214,7 @@ class ToolLists:
 
 
 class _Lists:
-    """The lists over one snapshot, in one presentation."""
+    """The lists for one snapshot in one presentation."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class _Lists:
 
     @property
     def shorts(self) -> Mapping[str, ShortDescription]:
-        """Five words for every tool, chosen with all of them in view, and only on demand."""
+        """Five words for every tool, chosen on demand by comparing all tools."""
         if self._shorts is None:
             tools = self.snapshot.running
             chosen = five_words([tool.record.details for tool in tools])
@@ -252,7 +252,7 @@ class _Lists:
         return self._shorts
 
     def shorts_of(self, snapshot: Snapshot) -> Mapping[str, ShortDescription] | None:
-        """The five words, if they are known and still valid."""
+        """The five-word descriptions, if they are known and still valid."""
         return self._shorts if snapshot.tools is self.snapshot.tools else None
 
     def size(self, candidate: Candidate, level: Level) -> int:
@@ -296,7 +296,7 @@ class _Lists:
             entry = self._forms.listing(self.snapshot.by_name[name], self._presentation.dialect)
         else:
             entry = json.loads(self.definition(name, level).definition.model_dump_json())
-        # A result may be cut, and is then text alone: clients refuse that of a tool that declares a structure.
+        # A result may be truncated to text only, and clients reject that from a tool that declares a structure.
         entry.pop("outputSchema", None)
         return entry
 
@@ -307,7 +307,7 @@ class _Lists:
         return self.own_tokens + sum(self.definition(name, profile.level).tokens + _OVERHEAD for name in profile.tools)
 
     def _promoted(self, profile: ToolProfile, promoted: Mapping[str, None]) -> list[str]:
-        """Tools promoted after use that still fit."""
+        """Tools promoted after their first use that still fit."""
         room = profile.room
         registered = set(profile.tools)
         found = []
@@ -329,6 +329,6 @@ def _candidates(snapshot: Snapshot, uses: Mapping[str, int]) -> list[Candidate]:
 
 
 def _with_titles(definition: McpTool, tool: CatalogTool) -> McpTool:
-    """With the fields that a client shows to people before a call."""
+    """Adds the fields that a client shows to people before a call."""
     details = tool.record.details
     return definition.model_copy(update={"title": details.title, "annotations": details.annotations})

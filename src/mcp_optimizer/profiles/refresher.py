@@ -1,6 +1,6 @@
 """Prepares the lists of registered tools before clients ask, and announces changes.
 
-A thread builds the lists, ahead of time if a profile is known to be wanted, and from forms stored by an earlier start
+A thread builds the lists: ahead of time if a profile is known to be wanted, and from forms stored by an earlier start
 if there are any. Called by serving; knows no SDK type and no transport.
 """
 
@@ -24,24 +24,24 @@ from mcp_optimizer.runtime.deferred_work import ForegroundGate
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
-    # At run time the database's libraries load in a thread, in parallel with everything else.
+    # At run time the database libraries load in a thread, in parallel with everything else.
     from mcp_optimizer.db.definition_forms import StoredForms
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 5.0
-"""Seconds that a list waits, once, for servers that are still starting, if no tool is known, not even from an earlier
-start: many clients never ask again.
+"""Seconds that a list waits, once, for servers that are still starting, if no tool is known even from an earlier start:
+many clients never ask again.
 """
 
 _BRIEFLY = 0.2
-"""Seconds that it waits, once, if some are known: many clients do nothing else before they have it."""
+"""Seconds that a list waits, once, if some tools are known: many clients do nothing else until they have it."""
 
 _DATABASE = 1.0
-"""Seconds that a list waits for stored forms; without them they are made again."""
+"""Seconds that a list waits for stored forms; without them the forms are built again."""
 
 _QUIET = 0.3
-"""Seconds without changes before lists are rebuilt, so servers that start together cause one list, not a dozen."""
+"""Seconds without changes before lists are rebuilt: servers that start together cause one rebuild, not a dozen."""
 
 OpenedForms = Callable[[], Awaitable["StoredForms | None"]]
 """Waits until the database is open; returns None if there is none."""
@@ -62,7 +62,7 @@ class ListRefresher:
         pace: ForegroundGate | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change`: told when a list that somebody has is no longer what they would get."""
+        """`on_change`: called when a list that a client has is out of date."""
         self._on_change = on_change
         self._promoted: list[Callable[[str], None]] = []
         self._pace = pace or ForegroundGate()
@@ -78,7 +78,7 @@ class ListRefresher:
         self._settling: asyncio.Task[None] | None = None
 
     def start(self, profiles: set[ProfileName]) -> None:
-        """Start building the lists of these profiles; others are built on first request."""
+        """Start building the lists of these profiles; the lists of other profiles are built on first request."""
         for profile in profiles:
             self._wanted[(profile, Presentation(self._forms.dialect))] = None
         self._settling = self._making.spawn(self._settle())
@@ -87,7 +87,7 @@ class ListRefresher:
     def use(
         self, pinned: Sequence[str], budgets: Mapping[ProfileName, int | None], concise: Collection[ProfileName]
     ) -> None:
-        """Other tools come first from now on, more fit, or they are described in another way: make the lists again."""
+        """Rebuild the lists with other pinned tools, budgets or concise profiles from now on."""
         self._lists.use(pinned, budgets, concise)
         self._making.spawn(self._renew())
 
@@ -100,7 +100,7 @@ class ListRefresher:
         """The tools of a profile; waits briefly for servers that are still starting."""
         if self._settling is not None and not self._settling.done():
             await self._wait_for_tools(self._settling)
-        # A slow database is waited for by whoever makes lists ahead, not by a client.
+        # The background builder waits for a slow database; a client does not.
         recalling = self._storing.spawn(self._recall(presentation.dialect))
         await asyncio.wait([recalling], timeout=_DATABASE)
         made = await self._made((profile, presentation), recalling.result() if recalling.done() else None)
@@ -123,21 +123,21 @@ class ListRefresher:
         return True
 
     def listen(self, promoted: Callable[[str], None]) -> None:
-        """Call it with each tool that is promoted here."""
+        """Call `promoted` with each tool that is promoted here."""
         self._promoted.append(promoted)
 
     def use_promoted(self, tools: Sequence[str]) -> None:
-        """These tools are registered after their first use, here or at another gateway, in this order."""
+        """Register these tools, which were used first here or at another gateway, in this order."""
         if self._lists.use_promoted(tools):
             self._making.spawn(self._renew())
 
     def recount(self) -> None:
-        """Tools were used more or less often than was known: make the lists again."""
+        """Rebuild the lists, because the recorded use of tools has changed."""
         self._lists.renew()
         self._making.spawn(self._renew())
 
     async def _settle(self) -> None:
-        """Waits until no server is in its first start and the running ones are ingested."""
+        """Waits until no server is in its first start and the tools of running servers are ingested."""
         while any(not state.status.has_failed for state in self._catalog.snapshot.missing()):
             await self._catalog.changed()
 
@@ -153,7 +153,7 @@ class ListRefresher:
             await self._rested()
 
     async def _rested(self) -> None:
-        """Waits until the catalog settles; meanwhile compresses tools that will be listed in any case."""
+        """Waits until the catalog settles; meanwhile compresses tools that will certainly be listed."""
         while True:
             for profile, presentation in list(self._wanted):
                 await self._recall(presentation.dialect)
@@ -176,7 +176,7 @@ class ListRefresher:
 
     async def _improve(self) -> None:
         """Request written descriptions for the listed tools, if a writer is configured."""
-        # Different descriptions leave different room, so tools without descriptions may be added.
+        # Different descriptions leave different room, so the list may gain tools that have none yet.
         while await self._written.ask(self._listed_in_words()):
             self._lists.renew()
             await self._renew()
@@ -209,7 +209,7 @@ class ListRefresher:
 
     async def _read(self, stored: StoredForms, dialect: Dialect) -> None:
         try:
-            # In a thread, because even checking what is known takes long for a hundred thousand tools.
+            # In a thread, because even checking which forms are known is slow for a hundred thousand tools.
             unknown = await asyncio.to_thread(self._unknown, dialect)
             self._forms.learn(await stored.read(unknown, self._forms.kind(dialect)), dialect)
         except CatalogError as error:

@@ -1,7 +1,7 @@
 """Fits tools into token budgets: which tools each profile registers. Pure.
 
-A profile registers the tools of its tier and of those before it, in the order of their rank, as far as its budget goes.
-A budget is an upper bound: nothing is added to fill it, and no description is shortened to get more tools in.
+A profile registers the tools of its tier and of the tiers before it, by rank, as far as its budget allows. A budget is
+an upper bound: nothing is added to fill it, and no description is shortened to fit more tools in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.terminal_text import counted
 
 Size = Callable[[Candidate, Level], int]
-"""What a tool costs when it is registered with a description at this level."""
+"""A tool's cost when it is registered with a description at this level."""
 
 DEFAULT_BUDGETS: Mapping[ProfileName, int | None] = {
     ProfileName.MINIMAL: 9_000,
@@ -27,10 +27,10 @@ DEFAULT_CONCISE = frozenset({ProfileName.MINIMAL})
 """Profiles whose tools are described in at most five words."""
 
 _LEAST = 16
-"""Approximate tokens of the smallest possible tool; with less room, no other need be tried."""
+"""Approximate tokens of the smallest possible tool; with less room, no further tool is tried."""
 
 _TRIES = 20
-"""Tools in a row that do not fit before no further ones are measured."""
+"""After this many tools in a row do not fit, no more are measured."""
 
 
 class LoadStrategy(StrEnum):
@@ -43,7 +43,7 @@ class LoadStrategy(StrEnum):
 
 @dataclass(frozen=True)
 class ToolProfile:
-    """What a profile registers, its budget, the length of descriptions, and what did not fit.
+    """The tools that a profile registers, its budget, the level of its descriptions, and the tools that did not fit.
 
     `tokens` is None without a budget, because nothing had to be counted.
     """
@@ -55,16 +55,16 @@ class ToolProfile:
     tokens: int | None
     left_out: tuple[str, ...] = ()
     load_strategy: LoadStrategy = LoadStrategy.IMMEDIATE
-    """When its tools are registered for a client that selects it."""
+    """When the profile's tools are registered for a client that selects it."""
 
     @property
     def room(self) -> int | None:
-        """Tokens left of the budget."""
+        """Tokens left in the budget."""
         return None if self.token_budget is None or self.tokens is None else self.token_budget - self.tokens
 
     @property
     def measures(self) -> str:
-        """How its tools are described, and what did not fit, for people."""
+        """For people: how the profile's tools are described, and how many did not fit."""
         parts = ["described in five words"] if self.level is Level.WORDS else []
         parts += [f"{counted(len(self.left_out), 'tool')} left to find_tool"] if self.left_out else []
         return ", ".join(parts) or "as they are"
@@ -98,7 +98,7 @@ class Profiles:
             place = _ORDER.index(name)
             wanted = [entry for entry in self._ranked if _ORDER.index(entry.tier.profile) <= place]
             if place and self._budgets[name] is not None:
-                # A larger profile registers everything that a smaller one does.
+                # A larger profile registers every tool that a smaller one does.
                 kept = self._registered(_ORDER[place - 1])
                 wanted.sort(key=lambda entry: entry.candidate.name not in kept)
             self._made[name] = _fit(name, wanted, self._size, self._own_tokens, self._budgets[name], level)
@@ -110,7 +110,7 @@ class Profiles:
 
     @lazy
     def tier_of(self) -> Mapping[str, Tier]:
-        """Each tool's tier, and with it the one profile that it belongs to, whether or not that has room for it."""
+        """Each tool's tier, and so the one profile that it belongs to, whether or not that profile has room for it."""
         return {entry.candidate.name: entry.tier for entry in self._ranked}
 
     @lazy
@@ -118,7 +118,7 @@ class Profiles:
         return {entry.candidate.name: entry.reason for entry in self._ranked}
 
     def strategy(self, tool: str, selected: ProfileName) -> LoadStrategy:
-        """When a tool is registered under the selected profile: at once, or the next tier after a first use."""
+        """When a tool is registered under the selected profile: at once, after its first use, or on demand."""
         if tool in self._registered(selected):
             return LoadStrategy.IMMEDIATE
         return max(strategy_of(self.tier_of[tool].profile, selected), LoadStrategy.ON_FIRST_USE, key=_STRATEGIES.index)
@@ -134,7 +134,7 @@ _STRATEGIES = list(LoadStrategy)
 
 
 def strategy_of(profile: ProfileName, selected: ProfileName) -> LoadStrategy:
-    """When the tools that a profile adds are registered for a client that selected another, or the same."""
+    """When the tools that a profile adds are registered for a client that selected the same or another profile."""
     distance = _ORDER.index(profile) - _ORDER.index(selected)
     return _STRATEGIES[min(max(distance, 0), len(_STRATEGIES) - 1)]
 
@@ -142,7 +142,7 @@ def strategy_of(profile: ProfileName, selected: ProfileName) -> LoadStrategy:
 def _fit(
     name: ProfileName, wanted: Sequence[Ranked], size: Size, own_tokens: int, budget: int | None, level: Level
 ) -> ToolProfile:
-    """As many as fit, in the order of their rank; a pinned or used tool is always tried."""
+    """Selects the tools that fit, in order of rank; a pinned or used tool is always tried."""
     if budget is None:
         return ToolProfile(name, None, level, tuple(entry.candidate.name for entry in wanted), None)
     chosen: list[str] = []

@@ -1,10 +1,10 @@
-"""Describes what is behind the gateway, so that a model, and a client's own search for tools, know when to look here.
+"""Describes the servers behind the gateway, which tells a model, and a client's own tool search, when to look here.
 
 A line of server names, each with its purpose: the words of the user's server file, else words that the names of its
-tools have in common. Nothing else that a server says gets in, and nothing that a caller may not use. The line of the
-gateway's own user is kept between starts (`serving/signpost_file.py`) and stays the same as long as the servers do,
-because a prompt cache ends where a definition changes, and some clients refuse to call a tool that has changed.
-Called by serving; knows no SDK type and no transport.
+tools have in common. It contains no other text from a server, and nothing that a caller may not use. The line for the
+gateway's own user is kept between starts (`serving/signpost_file.py`) and stays the same while the servers do, because
+a prompt cache ends where a definition changes, and some clients refuse to call a tool that has changed. Called by
+serving; knows no SDK type and no transport.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 Words = Mapping[str, tuple[str, ...]]
-"""What servers are about, by their names."""
+"""The words that describe each server, by server name."""
 
 _MOST_TOKENS = 110
-"""Of the line, so that with what stands around it in find_tool's description it costs at most 120."""
+"""Maximum tokens of the line; with the text around it in find_tool's description, it costs at most 120."""
 
 _MOST_BYTES = 1_600
-"""Of the line: clients cut instructions at two kilobytes."""
+"""Maximum bytes of the line: clients cut instructions at two kilobytes."""
 
 _MOST_WORDS = 4
 _MOST_SERVERS = 60
-"""Servers that are named: a name costs two tokens and more."""
+"""Maximum number of servers to name: a name costs two tokens or more."""
 
 _MOST_TOOLS = 500
-"""Tools of a server whose names are read."""
+"""Maximum number of a server's tools whose names are read."""
 
 _LONGEST_NAME = 40
 _LONGEST_PURPOSE = 60
 _QUIET = 0.3
-"""Seconds without changes before the line is made again, as for lists of tools."""
+"""Seconds without changes before the line is rebuilt, as for lists of tools."""
 
 _KEPT = 64
-"""Lines of other callers that are kept."""
+"""Number of other callers' lines to keep."""
 
 
 @dataclass(frozen=True)
 class KnownSignpost:
-    """The line of the gateway's own user, and the words it was made of."""
+    """The line for the gateway's own user, and the words that it was built from."""
 
     signpost: Signpost
     words: Words
@@ -65,7 +65,7 @@ Keep = Callable[[KnownSignpost], None]
 
 
 class Signposts:
-    """The line for each caller, made when servers have started, and again when they change."""
+    """The line for each caller, built once servers have started, and again when they change."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Signposts:
         *,
         is_on: bool = True,
     ) -> None:
-        """`known`: what was said last; `keep` stores it; `on_change` is told when callers should look again."""
+        """`known`: the last line; `keep` stores a new one; `on_change` is called when callers should read theirs."""
         self._catalog = catalog
         self._gateway = gateway
         self._count = count
@@ -93,7 +93,7 @@ class Signposts:
 
     @property
     def own(self) -> Signpost:
-        """As the gateway's own user sees it."""
+        """The line for the gateway's own user."""
         return self._known.signpost
 
     def start(self) -> None:
@@ -104,11 +104,11 @@ class Signposts:
         await self._tasks.close()
 
     def begin_with(self, signpost: Signpost) -> None:
-        """A client was told this while everything was being loaded."""
+        """Begin with the line that a client received while the gateway was loading."""
         self._known = KnownSignpost(signpost, self._known.words)
 
     def begin_again(self, keep: Keep) -> None:
-        """What callers may use has changed: nothing is said until it is known what that is. `keep` stores it."""
+        """Start over after callers' access changed: the line stays empty until it is rebuilt. `keep` stores it."""
         if self._is_on:
             self._keep = keep
             self._known = self._kept = KnownSignpost(Signpost(), {})
@@ -124,7 +124,7 @@ class Signposts:
         is_own = caller.principal == LOCAL.principal and caller.narrowed is None
         if is_own or (views.sees_all(caller) and views.sees_all(LOCAL)):
             return self.own
-        # Until then, what servers are about is not known, and would be another line each time one has started.
+        # Until then the servers' words are incomplete, and the line would change each time a server has started.
         return await self._of_view(caller) if self._has_settled else Signpost()
 
     async def _of_view(self, caller: Caller) -> Signpost:
@@ -140,7 +140,7 @@ class Signposts:
 
     async def _watch(self) -> None:
         while True:
-            # First of all: what a client was told while everything was being loaded is compared with what we say.
+            # Wait first: the line that a client received during loading is compared with the new one.
             await self._rested()
             while self._catalog.snapshot.is_starting:
                 await self._catalog.changed()
@@ -163,27 +163,27 @@ class Signposts:
         before = self._known
         made = await asyncio.to_thread(self._made, view, LOCAL, before.words)
         if made == self._kept or self._known is not before:
-            # The same, or made of what callers could use until just now.
+            # Unchanged, or built from access rights that have just changed.
             return
         self._kept = made
         is_same = bool(before.signpost.servers) and set(made.words) == set(before.words)
-        # What it says of the same servers is for the next start: clients that find a tool changed refuse to call it.
+        # New words for the same servers wait for the next start: clients that find a tool changed refuse to call it.
         self._known = KnownSignpost(before.signpost, made.words) if is_same else made
         if self._known.signpost != before.signpost:
             self._on_change()
         await asyncio.to_thread(self._keep, made)
 
     def _made(self, view: Snapshot, caller: Caller, before: Words) -> KnownSignpost:
-        """`before`: what was known of servers that do not run now."""
+        """Build the line for a view. `before`: the known words of servers that do not run now."""
         permits = self._gateway.permissions.views.permits_reading
         missing = {state.name for state in view.missing()}
         named: list[UpstreamState] = []
         words: dict[str, tuple[str, ...]] = {}
         for name in sorted(view.states):
             state = view.states[name]
-            if state.status is ServerStatus.RUNNING and name not in missing:
+            if state.is_available and name not in missing:
                 if not (tools := view.of_server(name)):
-                    # Nothing of it may be used, or all of it waits for approval.
+                    # The caller may use none of its tools, or all of them wait for approval.
                     continue
                 words[name] = about([tool.record.name for tool in tools[:_MOST_TOOLS]])
             elif state.status is ServerStatus.STOPPED or not permits(caller, name):
@@ -197,14 +197,14 @@ class Signposts:
 
 
 def about(names: Sequence[str]) -> tuple[str, ...]:
-    """The words that say most about tools with these names, in the order of the alphabet: a server chooses its words,
-    and must not make a sentence of them.
+    """The words that best describe tools with these names, in alphabetical order: a server chooses its words and must
+    not be able to form a sentence with them.
     """
     return tuple(sorted(things(names)[:_MOST_WORDS]))
 
 
 def line(servers: Sequence[UpstreamState], words: Words, count: Callable[[str], int]) -> str:
-    """As many words for each as there is room for, then names alone, then as many of these as fit."""
+    """The line: as many words for each server as there is room for, else names alone, else as many names as fit."""
     purposes = {state.name: _purpose(state, words.get(state.name, ())) for state in servers}
     names = [state.name for state in servers][:_MOST_SERVERS]
     more = len(servers) > len(names)
@@ -212,7 +212,7 @@ def line(servers: Sequence[UpstreamState], words: Words, count: Callable[[str], 
         if _fits(text := _listed(names, purposes, most, more=more), count):
             return text
     while names:
-        # A hundred names are counted seven times, not a hundred times.
+        # Counts a hundred names seven times, not a hundred times.
         names, more = names[: -max(1, len(names) // 10)], True
         if _fits(text := _listed(names, {}, 0, more=more), count):
             return text
@@ -224,7 +224,7 @@ def _fits(text: str, count: Callable[[str], int]) -> bool:
 
 
 def _purpose(state: UpstreamState, words: tuple[str, ...]) -> tuple[str, ...]:
-    """What the user says, else the words of its tools, without those of its name."""
+    """The user's description, else the words of the server's tools without those of its name."""
     if said := _plain(state.spec.description or "", _LONGEST_PURPOSE):
         return (said,)
     own = state.name.lower()
@@ -242,6 +242,6 @@ def _entry(name: str, purpose: Sequence[str]) -> str:
 
 
 def _plain(text: str, longest: int) -> str:
-    """In one line, without anything that nobody sees; its first words if it is long."""
+    """The text in one line, without hidden characters or parentheses; only its first words if it is long."""
     found = " ".join(without_hidden(text).split()).replace("(", "").replace(")", "").rstrip(".")
     return found if len(found) <= longest else found[:longest].rsplit(" ", 1)[0].rstrip(" ,;:.")

@@ -1,9 +1,9 @@
-"""Ranks tools for registration, by readable rules, and gives each its tier. Pure.
+"""Ranks tools for registration by readable rules, and assigns each a tier. Pure.
 
-Core: pinned tools, tools that were used, and of each server what its basic work needs: list and get its main things,
+Core: pinned tools, tools that were used, and the tools for each server's basic work: list and get its main things,
 create, update and move the first of them, one search, one health check, and the list that its work begins with. Common:
 further basic verbs. Rare: the rest. Where names say nothing, the lightest tools come first. At most about a fifth of a
-server's tools are Core, and about a half Core or Common, unless pins and use say more. Ties are broken by server and
+server's tools are Core, and about half are Core or Common, unless pins and use add more. Ties are broken by server and
 name, so the same catalog always gives the same list.
 """
 
@@ -40,10 +40,10 @@ _MAIN_THINGS = 3
 _CORE_SHARE = 5
 _COMMON_SHARE = 2
 _PREFIX_SHARE = 0.8
-"""The share of a server's tools that must begin with a word for it to say nothing about any of them."""
+"""If at least this share of a server's tools begin with the same word, the word describes none of them."""
 
 _LONGEST_WORD = 20
-"""Letters of a word that says what a server is about."""
+"""Maximum letters of a word that describes a server."""
 
 
 class ProfileName(StrEnum):
@@ -81,7 +81,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A tool to be ranked: its public name, its own, its cost when registered, how often it was used."""
+    """A tool to rank: its public name, its own name, its cost when registered, and how often it was used."""
 
     name: str
     server: str
@@ -92,7 +92,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A tool with its rank, the reason for it, and its tier."""
+    """A tool in rank order, with the reason for its rank, and its tier."""
 
     candidate: Candidate
     reason: Reason
@@ -100,14 +100,14 @@ class Ranked:
 
 
 class _Task(NamedTuple):
-    """What a tool's name says: a basic verb, and the thing it is about; "" where it says none."""
+    """What a tool's name says: a basic verb and the thing it acts on; "" for a missing part."""
 
     verb: str
     thing: str
 
 
 def rank(candidates: Sequence[Candidate], pinned: Iterable[str] = ()) -> list[Ranked]:
-    """Every tool once, highest rank first. `pinned` are public names."""
+    """Every tool once, highest rank first. `pinned`: public names."""
     wanted = {name: place for place, name in enumerate(pinned)}
     keyed: list[tuple[tuple[int, int, str, str], Ranked]] = []
     for server in _by_server(candidates).values():
@@ -134,7 +134,7 @@ def _by_server(candidates: Sequence[Candidate]) -> dict[str, list[Candidate]]:
 
 
 class _PlaceOfTool(NamedTuple):
-    """A tool's turn among those of its server, its tier, and why."""
+    """A tool's turn among its server's tools, its tier, and the reason."""
 
     turn: int
     tier: Tier
@@ -142,7 +142,7 @@ class _PlaceOfTool(NamedTuple):
 
 
 def _places(tools: Sequence[Candidate]) -> dict[str, _PlaceOfTool]:
-    """The place of each tool among those of its server."""
+    """The place of each tool among its server's tools."""
     tasks = {tool.name: task for tool, task in zip(tools, _tasks([tool.own_name for tool in tools]), strict=True)}
     basic = _basic_work(tools, tasks)
     weight = {tool.name: (tool.tokens, tool.name) for tool in tools}
@@ -154,7 +154,7 @@ def _places(tools: Sequence[Candidate]) -> dict[str, _PlaceOfTool]:
     rest = sorted(set(tasks) - set(basic) - set(further), key=lambda name: weight[name])
     order = [*basic, *further, *rest]
     fifth, half = -(-len(tools) // _CORE_SHARE), len(tools) // _COMMON_SHARE
-    # Where names say nothing of what is basic, the first of the others are.
+    # If no name indicates basic work, the first of the remaining tools are Core.
     core = min(len(basic), fifth) or fifth
     named = {*basic, *further}
     return {
@@ -168,7 +168,7 @@ def _places(tools: Sequence[Candidate]) -> dict[str, _PlaceOfTool]:
 
 
 def _basic_work(tools: Sequence[Candidate], tasks: Mapping[str, _Task]) -> list[str]:
-    """What the basic work with a server needs, most needed first."""
+    """The tools for a server's basic work, most needed first."""
     lightest = {tool.name: (tool.tokens, tool.name) for tool in tools}
     by_task: dict[_Task, str] = {}
     for name in sorted(tasks, key=lambda name: lightest[name]):
@@ -177,7 +177,7 @@ def _basic_work(tools: Sequence[Candidate], tasks: Mapping[str, _Task]) -> list[
     wanted = [_Task(verb, thing) for thing in things for verb in _READING]
     wanted[len(_READING) : len(_READING)] = [_Task(verb, thing) for thing in things[:1] for verb in _CHANGING]
     found = [by_task[task] for task in wanted if task in by_task]
-    # Of several searches, and of several checks, the lightest.
+    # Of several searches or health checks, only the lightest.
     searches = [by_task[task] for thing in things if (task := _Task("search", thing)) in by_task]
     checks = [name for name, task in tasks.items() if task.verb == "health"]
     for group in (searches, checks, _beginnings(tasks)):
@@ -186,7 +186,7 @@ def _basic_work(tools: Sequence[Candidate], tasks: Mapping[str, _Task]) -> list[
 
 
 def _main_things(tasks: Iterable[_Task]) -> list[str]:
-    """The things that a server does most basic work with, and that most of its tools name."""
+    """The main things of a server: those that most basic verbs act on, then those that most tools name."""
     verbs: dict[str, set[str]] = defaultdict(set)
     named: Counter[str] = Counter()
     for task in tasks:
@@ -198,7 +198,7 @@ def _main_things(tasks: Iterable[_Task]) -> list[str]:
 
 
 def _beginnings(tasks: Mapping[str, _Task]) -> list[str]:
-    """Lists of something that no other tool names: what the work of a server is done in, such as its instances."""
+    """Lists of a thing that no other tool names: where the server's work takes place, such as its instances."""
     named = Counter(word for task in tasks.values() for word in set(task.thing.split()))
     return [
         name
@@ -211,17 +211,17 @@ def _beginnings(tasks: Mapping[str, _Task]) -> list[str]:
 
 
 def _further(task: _Task, spoken_of: Mapping[str, int]) -> tuple[bool, int, str, int]:
-    """How near to basic work a tool is: just a verb and a thing, of which other tools speak, in order of the verbs."""
+    """Sort key for closeness to basic work: one-word things first, then things that many tools name, then by verb."""
     return (" " in task.thing, -spoken_of.get(task.thing, 0), task.thing, BASIC_VERBS.index(task.verb))
 
 
 def things(names: Sequence[str]) -> list[str]:
-    """What a server's tools are about, as their own names say it: single words, those that most tools name first, in
-    the plural where a name has it.
+    """The things that a server's tools act on, according to their names: single words, most frequent first, in the
+    plural where a name has it.
     """
     spelt = [words(name) for name in names]
     named = Counter(word for task in _tasks(names) for word in set(task.thing.split()))
-    # A word that one tool alone begins with is what that tool does, and not what it is about.
+    # A first word that only one tool has is its action, not the thing it acts on.
     for first in {_singular(name[0]) for name in spelt if name}:
         if named[first] == 1:
             del named[first]
@@ -241,7 +241,7 @@ def _plural(word: str) -> str:
 def _tasks(names: Sequence[str]) -> list[_Task]:
     spelt = [words(name) for name in names]
     first = Counter(name[0] for name in spelt if name)
-    # `jira_get_issue`, `jira_list_boards`: the word that all begin with is the server's.
+    # `jira_get_issue`, `jira_list_boards`: a first word that nearly all tools share is the server's name.
     common = {word for word, count in first.items() if count > 2 and count >= _PREFIX_SHARE * len(names)}
     return [_task(name[1:] if len(name) > 1 and name[0] in common - _VERBS else name) for name in spelt]
 
@@ -250,7 +250,7 @@ _VERBS = frozenset({*BASIC_VERBS, *_LIKE_BASIC})
 
 
 def _task(spelt: Sequence[str]) -> _Task:
-    """A verb before its thing, or after it, as in `issue_read`; any check of health."""
+    """Splits a name into verb and thing, in either order (`issue_read`); any name of a health check counts as one."""
     verbs = [_LIKE_BASIC.get(word, word) for word in spelt]
     thing = [_singular(word) for word in spelt if not word.isdigit()]
     if verbs and verbs[0] in BASIC_VERBS:

@@ -1,4 +1,4 @@
-"""A tool's schema as reports show it: its parameters, what it shares with others, its state. Pure values.
+"""A tool's schema as shown in reports: its parameters, what it shares with other tools, its state. Pure values.
 
 `ToolSchema` and `SharedParameterSchema` follow the schema-compression document. A tool starts uncompressed, eager and
 verbose; compression, profiles and short descriptions each take it one step further.
@@ -83,7 +83,7 @@ def tool_schema(
     short: str,
     states: tuple[SchemaState, LoadState, DescriptionState],
 ) -> ToolSchema:
-    """`shared` are the names of each tool's shared parameters; `short` is its description once concise."""
+    """`shared`: the names of each tool's shared parameters; `short`: its description once concise."""
     wanted = frozenset(required_of(tool.input_schema))
     names = properties_of(tool.input_schema)
     return ToolSchema(
@@ -131,7 +131,7 @@ def shared_by_tool(parameters: Iterable[SharedParameterSchema]) -> dict[str, lis
 
 
 def _type_of(schema: Any) -> str:
-    """What two parameters must have in common: everything except text and defaults."""
+    """What two parameters must have in common: everything except documentation and defaults."""
     if not isinstance(schema, dict):
         return json.dumps(schema)
     rest = {key: value for key, value in schema.items() if key not in _DOCUMENTING}

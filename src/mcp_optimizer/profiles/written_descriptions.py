@@ -1,7 +1,7 @@
 """Short descriptions written by a configured OpenAI-compatible endpoint, requested in the background and stored.
 
-Each definition is asked for once. Names and descriptions of tools leave the machine this way, so it is used only if
-configured. Called by the refresher, which checks the texts; no request waits for them. Without an endpoint, or if it
+Each definition is requested once. Tools' names and descriptions leave the machine this way, so an endpoint is used only
+if configured. Called by the refresher, which checks the texts; no request waits for them. Without an endpoint, or if it
 fails, words from the tools' own text are used.
 """
 
@@ -34,7 +34,7 @@ _TASK = (
 
 
 class DescriptionWriter:
-    """Writes over HTTP; `address` is the API's base URL with the model after `#`. A failure is a ConnectionError."""
+    """Requests texts over HTTP; `address`: the API's base URL, `#` and the model. A failure is a ConnectionError."""
 
     def __init__(self, address: str, key: str = "") -> None:
         base, _, model = address.partition("#")
@@ -49,9 +49,9 @@ class DescriptionWriter:
         self._client = httpx2.Client(headers=headers, timeout=_TIMEOUT)
 
     def write(self, tools: Sequence[McpTool]) -> list[str]:
-        """A description for each of the tools, unchecked; for as many as fit one response."""
+        """Unchecked descriptions for the tools, for as many as fit one response."""
         listed = [{"name": tool.name, "description": (tool.description or "")[:_LONGEST_DESCRIPTION]} for tool in tools]
-        # Half a surrogate pair, which hostile tools contain, is not valid JSON.
+        # Hostile tools contain half surrogate pairs, which are not valid JSON.
         question = json.dumps(listed, ensure_ascii=False).encode("utf-8", "replace").decode()
         messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": question}]
         try:
@@ -66,7 +66,7 @@ class DescriptionWriter:
 
 
 def _read_answer(answer: Any, count: int) -> list[str]:
-    """The array in a response; some models put words or a code fence around it."""
+    """Extracts the array from a response; some models put words or a code fence around it."""
     text = str(answer)
     found = json.loads(text[text.index("[") : text.rindex("]") + 1])
     if len(found) != count or not all(isinstance(text, str) for text in found):
@@ -80,11 +80,11 @@ _BATCH = 20
 """Tools per request."""
 
 _PAUSE_AFTER_FAILURE = 600.0
-"""Seconds before an endpoint that failed is asked again."""
+"""Seconds before an endpoint that failed is tried again."""
 
 
 class WrittenDescriptions:
-    """The written description of each definition, by hash."""
+    """The written description of each definition, by its hash."""
 
     def __init__(self, writer: DescriptionWriter | None, opened: Callable[[], Awaitable[StoredForms | None]]) -> None:
         self._writer = writer
@@ -96,7 +96,7 @@ class WrittenDescriptions:
         return self._texts
 
     async def recall(self, tools: Sequence[CatalogTool]) -> None:
-        """Load what an earlier start stored."""
+        """Load the descriptions that an earlier start stored."""
         stored = await self._opened() if self._writer is not None else None
         if stored is None or self._writer is None:
             return
@@ -109,7 +109,7 @@ class WrittenDescriptions:
             logger.warning("Cannot read stored descriptions: %s. Requesting them again.", error)
 
     async def ask(self, tools: Sequence[CatalogTool]) -> bool:
-        """Request descriptions for tools that have none; returns whether there are new ones."""
+        """Request descriptions for tools that have none; returns whether new ones arrived."""
         loop = asyncio.get_running_loop()
         missing = {
             tool.record.definition_hash: tool for tool in tools if tool.record.definition_hash not in self._texts

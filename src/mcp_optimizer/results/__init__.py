@@ -1,1 +1,1 @@
-"""What a result costs and how much of it a model gets: metadata, limits, the store, the cache, encodings, prices."""
+"""Limits results, keeps and caches them, and reports their cost: metadata, encodings, selections, prices."""

@@ -1,7 +1,8 @@
 """Caches results of read-only tools and merges identical concurrent calls into one.
 
-In memory, per caller; does not know how results are made. A read that started before a write to its server is never
-cached, whichever gateway wrote; while the others are not heard, nothing cached is served.
+In memory, per caller; called by the pipeline. Does not know how results are made. A read that started before a write to
+its server is never cached, whichever gateway wrote. While the other gateways' writes do not arrive, nothing cached is
+served.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Result = dict[str, Any]
 
 
 class Others(Protocol):
-    """The other gateways."""
+    """The other gateways that use the same database."""
 
     def is_current(self) -> bool: ...
 
@@ -41,7 +42,7 @@ class CacheKey:
         cls, caller: str, server: str, tool: str, definition_hash: str, arguments: Mapping[str, Any], select: str = ""
     ) -> CacheKey:
         if isinstance(arguments, Written):
-            # In whatever order: sorting takes longer than all the rest.
+            # Keys keep the order they were written in: sorting takes longer than all the rest.
             canonical = hashlib.sha256(arguments.json).hexdigest()
         else:
             canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
@@ -57,12 +58,12 @@ class _Entry:
 
 
 class ResultCache:
-    """Results by key, evicting the least recently used, and the calls in progress."""
+    """Holds results by key, evicting the least recently used, and the calls in progress."""
 
     def __init__(
         self, megabytes: float = 64, clock: Callable[[], float] = time.monotonic, others: Others | None = None
     ) -> None:
-        """`others`: gateways that may write to the same servers; None: there are none."""
+        """`others`: gateways that may write to the same servers; None if this is the only one."""
         self._others = others
         self._most = round(megabytes * 1_000_000)
         self._clock = clock
@@ -73,7 +74,7 @@ class ResultCache:
 
     def get(self, key: CacheKey) -> Result | None:
         if self._others is not None and not self._others.is_current():
-            # Somebody may have written to the server, and nobody here would know.
+            # Another gateway may have written to the server without this one having heard of it.
             return None
         entry = self._entries.get(key)
         if entry is None:
@@ -98,7 +99,7 @@ class ResultCache:
             self._size -= entry.size
 
     def clear(self, server: str) -> None:
-        """Drop everything read from a server, because something was or is about to be written to it."""
+        """Drop everything read from a server, because a call wrote or is about to write to it."""
         self._writes[server] += 1
         for key in [key for key in self._entries if key.server == server]:
             self.drop(key)
@@ -107,18 +108,18 @@ class ResultCache:
             del self._under_way[key]
 
     def forget(self, servers: Sequence[str]) -> None:
-        """Another gateway wrote to these servers; none: perhaps to any."""
+        """Drop what was read from these servers, because another gateway wrote to them; if none are named, drop all."""
         for server in servers or {key.server for key in (*self._entries, *self._under_way)}:
             self.clear(server)
 
     async def written(self, server: str) -> None:
-        """Something was written to a server: nobody may be served what was read before, here or elsewhere."""
+        """Drop everything read from a server after a write to it, here and in the other gateways."""
         self.clear(server)
         if self._others is not None:
             await self._others.announce(ChangeKind.WRITTEN, server)
 
     async def once(self, key: CacheKey, ask: Callable[[], Awaitable[Result]]) -> tuple[Result, bool, bool]:
-        """The result, whether it was shared with another call, and whether it may be cached."""
+        """Return the result, whether it was shared with another call, and whether it may be cached."""
         flight = self._under_way.get(key)
         is_shared = flight is not None
         if flight is None:
@@ -146,7 +147,7 @@ class _Flight:
         finally:
             self._waiting -= 1
             if self.is_over:
-                # The last who waited has gone: nobody needs the answer.
+                # The last waiting caller has gone, so the answer is not needed.
                 self._task.cancel()
 
     @property

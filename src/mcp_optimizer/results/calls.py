@@ -1,4 +1,6 @@
-"""What was called, by whom, and what the tool declares. A value; made by the gateway, read by the pipeline."""
+"""One tool call: the tool, the caller, and what the tool declares. A value; built by the gateway, read by `pipeline`
+and the modules it calls.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from mcp_optimizer.runtime.lazy import lazy
 
 @dataclass(frozen=True)
 class Call:
-    """What was called, by whom, and what the tool declares."""
+    """One tool call: the tool, the caller, the arguments, and what the tool declares."""
 
     server: str
     tool: str
@@ -27,16 +29,16 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
     seconds_before: float = 0.0
-    """Seconds the server had already worked before it asked the question that is answered now."""
+    """Seconds the server had worked before it asked the question that this call answers."""
     is_whole: bool = False
-    """Whether the result goes to a program, which needs all of it."""
+    """Whether the result goes to a program, which needs the complete result."""
     input_schema: Mapping[str, Any] | None = None
     extent: Extent | None = None
-    """Whether the tool cut the result of which this is a part, if it is one."""
+    """If the result is part of another one: whether the tool cut that other result."""
 
     @property
     def shape_key(self) -> str:
-        """The key of what the tool returns to this caller."""
+        """The key under which the shape of this tool's results for this caller is learned."""
         return shape_key(self.server, self.definition_hash, self.caller.principal.id)
 
     @property
@@ -51,26 +53,26 @@ class Call:
 
     @lazy
     def asked(self) -> AskedLimits:
-        """What it says of limits."""
+        """The limits that the arguments and the input schema set."""
         return asked_of(self.arguments, self.input_schema)
 
     def judge(self, around: ShownRows) -> Extent:
-        """Whether the tool cut the result that shows this."""
+        """Whether the tool cut the result that shows these rows."""
         extent = extent_of(around, self.asked) if self.extent is None else self.extent
         return replace(extent, is_told=False) if extent.is_told and self.is_whole else extent
 
     @property
     def has_answers(self) -> bool:
-        """Whether it continues a call with answers to a server's question; the result depends on them."""
+        """Whether the call carries answers to a server's question; the result depends on them."""
         return any(answer in self.caller.passed_on for answer in ANSWERS)
 
     @property
     def cache_key(self) -> CacheKey:
-        # No expression is a null character.
+        # A null character cannot be an expression, so a whole result has a key of its own.
         select = self.select.expression if self.select is not None else "\0" * self.is_whole
         hashed = self.definition_hash
         return CacheKey.of(self.caller.key, self.server, self.tool, hashed, self.arguments, select)
 
 
 OF_NO_TOOL = Call("", "")
-"""For results that are only described."""
+"""A placeholder for results to which only metadata is added."""

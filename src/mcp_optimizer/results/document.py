@@ -1,6 +1,6 @@
-"""One text of a result, ready to be cut and paged: its bytes, its items, its table.
+"""Prepares one text of a result for cutting and paging: its bytes, its items, its table.
 
-Pure. A text of up to a megabyte is parsed to find the table; of a larger one, only the first rows are.
+Called by `limits`. Pure. A text of up to a megabyte is parsed to find the table; of a larger one, only the first rows.
 """
 
 from __future__ import annotations
@@ -34,21 +34,23 @@ _FIRST_ROWS = 20
 _FIRST_LINES = 2_000
 _LOOKED_AT = 1 << 22
 _OUTER, _ENDS, _SMALL = 3, 32, 2_000
-"""How many objects around the rows of a large text are read; how many keys at both ends of each, of how many bytes."""
+"""Limits for a large text: objects read around its rows, keys read at each end of an object, bytes of such a key's
+value.
+"""
 
 
 @dataclass(frozen=True)
 class _Division:
-    """How a text is divided."""
+    """How a text is divided into items."""
 
     layout: ItemLayout
     is_json: bool
     row_count: int | None = None
     column_count: int | None = None
     path: Path | None = None
-    """The keys that lead to the rows, if all of it was parsed."""
+    """The keys that lead to the rows, if the complete text was parsed."""
     objects: tuple[Mapping[str, Any], ...] = ()
-    """What stands around the rows, as far as it is small, if not all of it was parsed."""
+    """The small values of the objects around the rows, if the text was not parsed completely."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class ResultDocument:
         return self._division.objects or tuple(objects_in(self.value))
 
     def cut(self, fits: Fits, max_rows: int = 0) -> Cut:
-        """The part that fits, with at most so many rows (0 means no limit)."""
+        """Cut to the part that fits, with at most `max_rows` rows (0 means no limit)."""
         if not max_rows or self.row_count is None or self.row_count <= max_rows:
             return self._cut(fits)
         whole = Cut(self.layout.kept(max_rows), self.layout.shown_until(max_rows), self.layout, max_rows)
@@ -98,7 +100,7 @@ class ResultDocument:
         return whole if not is_exceeded and fits(whole.data) else self._cut(fits)
 
     def value_of(self, cut: Cut) -> Any:
-        """The JSON value of what is left; NO_JSON if it has to be parsed, because not only whole rows are gone."""
+        """The JSON value of a cut text; NO_JSON if it must be parsed, because more than complete rows was removed."""
         path = self._division.path
         if path is None or self.value is NO_JSON or cut.layout is not self.layout:
             return NO_JSON
@@ -111,7 +113,7 @@ class ResultDocument:
 
 
 def read_document(text: Text, value: Any = NO_JSON) -> ResultDocument:
-    """The document for a text. `value` is the parsed JSON, if already known."""
+    """Make the document for a text. `value` is the parsed JSON, if already known."""
     return ResultDocument(text.utf8 if isinstance(text, LargeText) else encoded(text), value)
 
 
@@ -128,7 +130,7 @@ def _small_json(data: bytes, value: Any) -> _Division | None:
 
 
 def _large_json(data: bytes) -> _Division | None:
-    """JSON, if it opens and closes like JSON; the largest container is divided."""
+    """Treat a text as JSON if it opens and closes like JSON, and divide its largest container."""
     layouts = trunk(data)
     if not layouts or first_filled(data, layouts[-1].tail + 1) < len(data):
         return None
@@ -141,7 +143,7 @@ def _large_json(data: bytes) -> _Division | None:
 
 
 def _small_objects(layouts: Sequence[ItemLayout]) -> tuple[Mapping[str, Any], ...]:
-    """The outer objects of a large text with their small values: what may say whether there are more rows."""
+    """The outer objects of a large text with their small values, which may say whether there are more rows."""
     outer = [layout for layout in layouts[::-1] if layout.in_object][:_OUTER]
     return tuple(each for layout in outer for each in objects_in(_small_values(layout)))
 

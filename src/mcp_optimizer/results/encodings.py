@@ -1,7 +1,7 @@
 """Writes a result in fewer tokens: JSON without whitespace, and flat tables as CSV or TOON. Pure.
 
 Removing whitespace changes no number, escape or key. CSV and TOON are opt-in and are used only where they take fewer
-tokens than the JSON. `Minifier` writes every part of a long text once, however often it is measured.
+tokens than the JSON. `Minifier` minifies each part of a long text only once, however often that part is measured.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def minified(data: bytes) -> bytes:
     """JSON without whitespace between tokens; everything else unchanged."""
     if b'\\"' in data or data.count(b'"') % 2:
         return b"".join(_NO_BLANKS.findall(data))
-    # Without escaped quotes, every second part between quotes is a string. Several times as fast.
+    # Without escaped quotes, every second part between quotes is a string; this is several times faster.
     parts = data.split(b'"')
     parts[::2] = b'"'.join(parts[::2]).translate(None, _BLANKS).split(b'"')
     return b'"'.join(parts)
@@ -128,7 +128,7 @@ _READS_AS_ANOTHER = re.compile(r"(true|false|null|[-+]?[\d.].*)?$")
 
 
 def _csv_cell(value: Any) -> str:
-    """Text is quoted where it would read as something else: null is an empty cell, an empty text is ""."""
+    """Quote text that would otherwise read as another type: an empty cell is null, "" is an empty text."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -139,7 +139,7 @@ def _csv_cell(value: Any) -> str:
 
 
 def as_toon(table: FlatTable) -> str:
-    """TOON (token-oriented object notation): fields as `key: value`, the table with its length and columns once."""
+    """TOON (token-oriented object notation): fields as `key: value`, then the table, its length and columns once."""
     fields = [f"{_toon_key(name)}: {_toon_cell(value)}" for name, value in table.around.items()]
     columns = ",".join(map(_toon_key, table.columns))
     head = f"{_toon_key(table.key) if table.key else ''}[{len(table.rows)}]{{{columns}}}:"
@@ -166,14 +166,14 @@ def _toon_cell(value: Any) -> str:
 _IS_FILLED = bytes(byte not in BLANKS for byte in range(256))
 
 _WINDOW = 32 * 1024
-"""Bytes that are written at once. Results are cut long before they end."""
+"""Bytes minified at once. Most of a large result is cut off, so it is not minified completely."""
 
 _SHORT = 2_048
-"""Bytes up to which numpy does not pay."""
+"""Bytes up to which `minified` is faster than numpy."""
 
 
 class Minifier:
-    """Called with a JSON text, returns it without whitespace between tokens.
+    """Returns a JSON text without whitespace between tokens, remembering what it has minified.
 
     Lives as long as the work on one result.
     """
@@ -200,7 +200,7 @@ class Minifier:
 
 
 class _Begun:
-    """A text whose first windows are written."""
+    """A text whose first windows have been minified."""
 
     def __init__(self, data: bytes, window: int) -> None:
         self._data = data
@@ -208,7 +208,7 @@ class _Begun:
         self._text = bytearray()
         self._ends_inside = self._is_escaped = False
         self._windows: list[tuple[int, np.ndarray]] = []
-        """For each, where it begins in what is written, and where in it there was whitespace."""
+        """For each window: its start in the minified text, and the positions of the whitespace in it."""
 
     def between(self, start: int, end: int) -> bytes:
         while len(self._windows) * self._window < min(end, len(self._data)):
@@ -216,7 +216,7 @@ class _Begun:
         return bytes(self._text[self._place(start) : self._place(end)])
 
     def _place(self, position: int) -> int:
-        """Where a position of the text is in what is written."""
+        """The position in the minified text of a position in the original."""
         number, inside = divmod(position, self._window)
         if number >= len(self._windows):
             return len(self._text)

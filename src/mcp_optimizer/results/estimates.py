@@ -1,4 +1,4 @@
-"""How many tokens a text has: counted, or estimated where counting would take too long.
+"""Determines how many tokens a text has: counts them, or estimates where counting would take too long.
 
 `auto` counts texts that take about a millisecond. For longer ones it counts samples of that size, one from each equal
 part of the text; their ratio of characters to tokens is within 5 % for 19 of 20 results. If the tokenizer gives up on a
@@ -23,7 +23,7 @@ from mcp_optimizer.token_counter import TokenCounter
 
 
 class Method(StrEnum):
-    """The available methods."""
+    """The available methods of counting or estimating."""
 
     AUTO = "auto"
     DIV_4 = "character_count_div_4"
@@ -43,7 +43,7 @@ class TextKind(StrEnum):
 
 
 COUNTED_EXACTLY = 16_000
-"""Characters that take about a millisecond to count, and a few if they are hostile."""
+"""Characters that take about a millisecond to count, or a few milliseconds if the text is hostile."""
 
 CHARACTERS_PER_TOKEN = {
     TextKind.JSON: 3.25,
@@ -57,11 +57,11 @@ CHARACTERS_PER_TOKEN = {
 _SAMPLE = 400
 _SAMPLES = COUNTED_EXACTLY // _SAMPLE
 _LEAST_SAMPLES = 2
-"""Samples of each of several texts, however small its part of them; one would always be its beginning."""
+"""Minimum samples of each of several texts, however small its share; a single one would always be its beginning."""
 _TEXTS = 100
-"""Maximum texts of which samples are counted; of more, an evenly spread selection."""
+"""Maximum texts that are sampled; if there are more, an evenly spread selection of them."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
-"""Its multiples, without their integers, are spread over 0 to 1 and never repeat."""
+"""The fractional parts of its multiples are spread over 0 to 1 and never repeat."""
 _WORD = 40
 """Characters within which a sample looks for the start of a word, because half a word has different tokens."""
 
@@ -99,7 +99,7 @@ class Estimator:
         self._is_by_length = self.method in (Method.DIV_4, Method.DIV_3)
         self._counts_all = self.method is not Method.AUTO
         self.is_used = False
-        """Whether anything was asked of it."""
+        """Whether anything was counted or estimated so far."""
 
     @property
     def counter(self) -> TokenCounter:
@@ -107,14 +107,14 @@ class Estimator:
         return self._counter
 
     async def ready(self) -> None:
-        """Have the tokenizer loaded, if the method needs it: in a thread, because that takes a tenth of a second."""
+        """Load the tokenizer, if the method needs it: in a thread, because that takes a tenth of a second."""
         self.is_used = True
         if not self._counter.is_loaded and not self._is_by_length:
             await asyncio.to_thread(self.estimate, ["x"])
 
     def estimate(self, texts: Sequence[Text], *, exactly: bool = False, count: Count | None = None) -> TokenInfo:
-        """The tokens of several texts together. With `exactly`, `auto` counts them whatever their length; `count`
-        remembers what was counted before.
+        """The tokens of several texts together. With `exactly`, `auto` counts texts of any length; `count` may reuse
+        earlier counts.
         """
         if self._is_by_length:
             return _by_length(texts, self.method)
@@ -126,13 +126,13 @@ class Estimator:
                 return TokenInfo(tokens, self._exact)
             return TokenInfo(self._sampled_counts(texts), f"sampled:{self._exact}")
         except ValueError:
-            # The tokenizer gives up on some texts; the result must not be lost for that.
+            # The tokenizer gives up on some texts; that must not lose the result.
             return _by_kind(texts)
 
     def is_at_most(self, tokens: int, reading: Reading) -> bool:
-        """Whether a result is so small: its texts and its structured content, as a client may give its model either.
+        """Whether both the texts and the structured content have at most so many tokens; a model may get either.
 
-        A result with something that is not counted is never small.
+        A result with parts that are not counted never qualifies.
         """
 
         def are_at_most(texts: Sequence[Text]) -> bool:
@@ -143,8 +143,8 @@ class Estimator:
         return are_at_most(reading.texts) and are_at_most([reading.structured_text])
 
     def count(self, text: Text, count: Count | None = None) -> int:
-        """The tokens of a text of any length. Long texts are counted in chunks, because each chunk holds the
-        interpreter.
+        """The tokens of a text of any length. Long texts are counted in chunks, because counting blocks the
+        interpreter until it returns.
         """
         count = count or self._counter.count_tokens
         if isinstance(text, LargeText):
@@ -170,7 +170,7 @@ class Estimator:
 
 
 def _samples(text: Text, total: int) -> int:
-    """How many of the samples are of this text: its part of the total."""
+    """How many samples this text gets, in proportion to its share of the total."""
     return max(math.ceil(_SAMPLES * size_of(text) / total), _LEAST_SAMPLES)
 
 
@@ -191,7 +191,7 @@ def _by_kind(texts: Sequence[Text]) -> TokenInfo:
 def _sampled(text: Text, samples: int, length: int) -> str:
     """One piece of each equal part of the text, each starting at a word; the complete text if it is short.
 
-    The pieces are at a different place in each part: at equal distances, they could all be the same field of a table.
+    Their place differs from part to part: at equal distances, they could all be the same field of a table.
     """
     size = size_of(text)
     if isinstance(text, str) and size <= samples * length:

@@ -1,7 +1,7 @@
 """Finds how much of a text fits a number of tokens, without counting anything twice. Pure.
 
-Used to cut results. The items of a text are added up until the room is used up, then the last ones one by one. Texts
-that obviously fit, or do not, are not counted.
+Used to cut results. Adds up the items of a text in steps until the budget is exceeded, then narrows down the last step.
+Texts that obviously fit, or obviously do not, are not counted.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ Count = Callable[[str], int]
 Shown = Callable[[bytes], bytes]
 
 _CERTAINLY_TOO_LONG = 64
-"""Bytes per token of a limit beyond which a text is too long without measuring."""
+"""Bytes per token of the budget beyond which a text is too long without counting."""
 
 _STEP = 4_096
-"""Bytes that are added at once."""
+"""Bytes of items added per step."""
 
 _CLOSE_ENOUGH = 50
-"""The share of what fits that is not worth another measurement, as a divisor."""
+"""Divisor: a difference below this share of the items that fit is not worth another measurement."""
 
 _SLACK = 16
-"""Tokens by which the beginning of a text may have more than all of it."""
+"""Tokens by which the beginning of a text may exceed the complete text."""
 
 _PART = 2_048
 """Characters counted at once, and remembered."""
 
 _REMEMBERED = 64 * 1024
-"""Characters of a text of many parts that is remembered as a whole. Of longer ones there may be many alike."""
+"""Maximum characters of a text of many parts whose total is remembered; there may be many variants of a longer one."""
 
 _DIVIDES = re.compile(r"[A-Za-z0-9](?=[^A-Za-z0-9'\u0080-\U0010ffff])")
 """Where a text can be divided without changing its tokens.
 
-Encodings first divide a text into words by a pattern, then each word into tokens. In cl100k_base and o200k_base no
-word goes on after a letter or digit that is followed by another ASCII character; an apostrophe may continue one
-("we're"). What comes before such a place does not depend on what comes after it.
+Encodings first divide a text into words by a pattern, then each word into tokens. In cl100k_base and o200k_base a word
+always ends after a letter or digit that is followed by an ASCII character other than a letter, a digit, or an
+apostrophe, which may continue the word ("we're"). The tokens before such a place do not depend on the text after it.
 """
 
 
 class PartwiseCount:
     """Counts long texts in parts whose tokens add up exactly, each part once.
 
-    Texts with the same beginning have the same parts, so counting more and more of a text costs little more than
-    counting it. Lives as long as the work on one result.
+    Texts with the same beginning share parts, so counting ever longer beginnings of a text costs little more than
+    counting it once. Lives as long as the work on one result.
     """
 
     def __init__(self, count: Count) -> None:
@@ -73,7 +73,7 @@ class PartwiseCount:
 
 
 def parts(text: str) -> Iterator[str]:
-    """A text in parts whose tokens add up to those of the text."""
+    """Divide a text into parts whose tokens add up to those of the text."""
     at = 0
     while found := _DIVIDES.search(text, at + _PART):
         yield text[at : found.end()]
@@ -83,7 +83,7 @@ def parts(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Reached:
-    """So many items: the tokens of their text as shown, up to the last place where it divides, and the text after."""
+    """The first `number` items: tokens of their shown text up to the last place where it divides, and its rest."""
 
     number: int
     settled: int
@@ -92,8 +92,8 @@ class _Reached:
 
 @dataclass(frozen=True)
 class Counted:
-    """What is added item by item: `end(n)` is where the first n items end in the data, `kept(n)` the text with only
-    those.
+    """Items that are counted one after the other: `end(n)` is where the first n items end in the data, `kept(n)` is
+    the text with only those.
     """
 
     data: bytes
@@ -101,36 +101,36 @@ class Counted:
     end: Callable[[int], int]
     kept: Callable[[int], bytes]
     tail: bytes = b""
-    """What follows the items in `kept`."""
+    """The text after the items in `kept`."""
     are_in_string: bool = False
-    """Whether the items are parts of a JSON string, or of plain text: nothing in them is left out."""
+    """Whether the items are parts of a JSON string or of plain text, in which all whitespace is kept."""
     reached: list[_Reached] = field(default_factory=list)
-    """How far they were counted before, with nothing around them, step by step."""
+    """The steps counted so far, without text around the items."""
 
     def first(self, number: int) -> Counted:
-        """Only so many of the items, with what was counted of these before."""
+        """Only the first `number` items, with the counts known for them."""
         return replace(self, count=number, reached=[reached for reached in self.reached if reached.number <= number])
 
     def number(self, place: int, after: int) -> int:
-        """How many items end at or before a place; at least one more than `after`."""
+        """How many items end at or before a position; at least one more than `after`."""
         return max(bisect_right(range(self.count + 1), place, lo=after, key=self.end) - 1, after + 1)
 
 
 @dataclass(frozen=True)
 class Room:
-    """Room for so many tokens. Called with a text, it says whether the text fits."""
+    """A budget of tokens for one text; calling it with a text returns whether the text fits."""
 
     budget: int
     count: Count
     shown: Shown = bytes
     head: bytes = b""
     tail: bytes = b""
-    """What is shown before and after the text."""
+    """The texts shown before and after it."""
 
     def __call__(self, data: bytes) -> bool:
         data = self.head + data + self.tail
         if len(data) <= self.budget:
-            # No encoding has more tokens than bytes.
+            # No encoding produces more tokens than bytes.
             return True
         return len(data) <= self.budget * _CERTAINLY_TOO_LONG and self.count(_decoded(self.shown(data))) <= self.budget
 
@@ -144,7 +144,7 @@ class Room:
         return reached.number < items.count
 
     def most(self, items: Counted) -> int | None:
-        """Approximately the most items that fit; None if not even none fits."""
+        """Approximately the most items that fit; None if the text does not fit even without items."""
         if not self(items.kept(0)):
             return None
         good, bad = self._walked(items)
@@ -160,7 +160,7 @@ class Room:
         return number
 
     def _walked(self, items: Counted, slack: int = 0) -> tuple[_Reached, int]:
-        """How far the items fit, in steps, and a number of items that does not fit."""
+        """The last step at which the items fit, and a number of items that does not fit."""
         known = items.reached if not self.head else []
         if not known:
             known.append(self._settled(0, 0, self._around(self.head + items.data[: items.end(0)], b"", items)))
@@ -205,14 +205,16 @@ class Room:
         return reached.settled + _most_tokens(rest) <= budget or reached.settled + self.count(rest) <= budget
 
     def _around(self, before: bytes, after: bytes, items: Counted) -> str:
-        """What comes before or after the items, as shown: a string that it opens or closes is made complete."""
+        """The shown text before or after the items; a string that it opens or closes is completed to be shown."""
         if not items.are_in_string:
             return _decoded(self.shown(before + after))
         return _decoded(self.shown(before + b'"')[:-1] if before else self.shown(b'"' + after)[1:])
 
 
 def _most_tokens(text: str) -> int:
-    """No encoding has more tokens than bytes, and no character more than four of these."""
+    """The maximum tokens of a text: no encoding produces more tokens than bytes, and no character has more than four
+    bytes.
+    """
     return len(text) if text.isascii() else 4 * len(text)
 
 
@@ -220,7 +222,7 @@ def _decoded(data: bytes) -> str:
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        # A step may begin or end inside a character; what is kept in the end does not.
+        # A step may begin or end inside a character; the final cut does not.
         return data.decode("utf-8", "replace")
 
 
@@ -245,7 +247,7 @@ class Measure:
         return self.room(budget, shown)(data)
 
     def room(self, budget: int, shown: Shown = bytes) -> Room:
-        """Room for so many tokens of texts that are shown like that."""
+        """The room for `budget` tokens of a text as `shown` writes it."""
         return Room(budget, self._count, shown)
 
     def text_fits(self, texts: Sequence[Text], budget: int) -> bool:

@@ -1,4 +1,4 @@
-"""Evaluates JMESPath within a budget of steps and of text that functions produce, and finds misused functions.
+"""Evaluates JMESPath within a budget of steps and produced characters, and finds misused functions.
 
 jmespath itself lets an expression of 170 characters use all memory, because its output may contain the same value many
 times, and it reports a misused function only when the expression is applied: too late for a call that changed
@@ -17,15 +17,15 @@ from jmespath.functions import Functions, signature
 from jmespath.visitor import Options, TreeInterpreter
 
 _HASHED = 64
-"""Characters of a key that are looked up in about one step, and bits of a number that are written in one."""
+"""Characters of a key that are looked up in about one step, and bits of a number that are written in one step."""
 
 
 def grouped(
     elements: Sequence[Any], key_of: Callable[[Any], Any], spend: Callable[[int], None], function: str
 ) -> dict[str, list[Any]]:
-    """The elements by the text of their key, in the order of their first element.
+    """Group elements by the text of their key, in the order of each group's first element.
 
-    The number 1 and the text "1" are different keys: where both are there, the one that is no text is put in brackets.
+    The number 1 and the text "1" are different keys; if both occur, the one that is not text is put in brackets.
     """
     groups: dict[tuple[str, bool], list[Any]] = {}
     for element in elements:
@@ -43,7 +43,7 @@ def counts(groups: Mapping[str, Sequence[Any]]) -> dict[str, int]:
 
 
 def sums(groups: Mapping[str, Sequence[Any]], amount_of: Callable[[Any], Any]) -> dict[str, float]:
-    """What the amounts in each group add up to, largest first; a null adds nothing."""
+    """The sum of the amounts in each group, largest first; a null adds nothing."""
     found: dict[str, float] = {}
     for key, elements in groups.items():
         amounts = [amount for element in elements if (amount := amount_of(element)) is not None]
@@ -59,7 +59,7 @@ def _largest_first(found: Mapping[str, _Number]) -> dict[str, _Number]:
 
 
 def _text_of(key: Any, spend: Callable[[int], None], function: str) -> str:
-    """A key as text, because keys of JSON objects are texts."""
+    """A key as text, because keys of JSON objects are strings."""
     if isinstance(key, str):
         spend(len(key) // _HASHED)
         return key
@@ -93,10 +93,10 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
     """jmespath's interpreter with a budget: `steps`, and `room` for the characters it may produce."""
 
     def __init__(self, steps: int, room: int, seen: Iterable[Mapping[str, Any]] = ()) -> None:
-        """`seen` are the nodes whose output is seen, so that their nulls matter."""
+        """`seen` are the nodes whose output becomes part of the result, so their nulls matter."""
         super().__init__(Options(custom_functions=SelectFunctions(self)))
         self.left_out = 0
-        """Nulls that the projections among them dropped."""
+        """Nulls that the projections among those nodes dropped."""
         self._counted = {id(node): node for node in seen}
         made = [node for node in self._counted.values() if node["type"].startswith("multi_select")]
         self._always_null = {id(node): set(range(len(node["children"]))) for node in made}
@@ -147,11 +147,11 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
         return self._projected(node, [element for element in base if is_true(visit(condition, element))])
 
     def fulfils(self, condition: Mapping[str, Any], element: Any) -> bool:
-        """Whether JMESPath counts what a condition makes of an element as true."""
+        """Whether an element meets a condition, by JMESPath's rules of truth."""
         return bool(self._is_true(self.visit(condition, element)))
 
     def _projected(self, node: Mapping[str, Any], elements: Collection[Any]) -> list[Any]:
-        """What becomes of each element, without nulls, as JMESPath demands."""
+        """Apply the right side of a projection to each element and drop nulls, as JMESPath demands."""
         visit, right = self.visit, node["children"][1]
         found = [one for element in elements if (one := visit(right, element)) is not None]
         if id(node) in self._counted:
@@ -176,7 +176,7 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
 
     @property
     def has_column_of_nulls(self) -> bool:
-        """Whether an object or list that the expression makes has a member that was never anything but null."""
+        """Whether an object or list that the expression builds has a member that was always null."""
         return self._grouped_by_nothing or any(self._always_null.values())
 
     def note_groups(self, groups: Mapping[str, Any]) -> None:
@@ -217,7 +217,7 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
             return min(len(left), len(right)) // _COMPARED
         for kind in (list, dict):
             if isinstance(left, kind) and isinstance(right, kind) and len(left) == len(right):
-                # A comparison ends with the smaller value.
+                # A comparison ends where the smaller value ends.
                 return min(self.size(left), self.size(right)) // 2
         return 0
 
@@ -226,7 +226,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _taking(*kinds: str) -> Callable[[_Method], _Method]:
-    """Declare a function with an argument of each kind; jmespath finds it by its name and this declaration."""
+    """Declare a function with one argument of each kind; jmespath finds it by its name and this declaration."""
 
     def declared(method: _Method) -> _Method:
         found: _Method = signature(*({"types": [kind]} for kind in kinds))(method)
@@ -354,11 +354,11 @@ _MEANT = {
     "str": "to_string",
     "unique": "count_by",
 }
-"""Functions of other languages that are not spelled like ours."""
+"""Function names of other languages, and the JMESPath function that is meant."""
 
 
 def misused_functions(node: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the functions of an expression."""
+    """The errors in an expression's function calls, as sentences."""
     if node["type"] == "function_expression":
         known = SelectFunctions.FUNCTION_TABLE.get(node["value"])
         yield from [_unknown(node["value"])] if known is None else _misused(node, known["signature"])

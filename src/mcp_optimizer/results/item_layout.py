@@ -1,7 +1,7 @@
 """Divides a text into items (rows, elements or lines) and cuts it at one of them. Pure: the caller decides what fits.
 
-Positions are in bytes (UTF-8). A text too small to keep an item is cut at a word. What is kept of JSON is JSON of the
-same shape, and the pieces between the items' starts, concatenated, are the text.
+Positions are in bytes (UTF-8). If not even one item fits, the text is cut at a word. Cut JSON is still JSON of the same
+shape, and the pieces between the items' starts, concatenated, are the text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
 
 _DOMINATES = 0.5
-"""Share of its container above which an item counts as the main content."""
+"""The share of its container above which an item counts as the main content."""
 
 _DEEPEST = 12
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
@@ -51,7 +51,7 @@ class ItemLayout:
         return len(self.starts)
 
     def shown_until(self, count: int) -> int:
-        """How much of the text the head and the first items cover."""
+        """How many bytes of the text the head and the first `count` items cover."""
         return int(self.starts[count]) if count < self.count else len(self.data)
 
     def kept(self, count: int) -> bytes:
@@ -68,7 +68,7 @@ class ItemLayout:
 
     @lazy
     def counted(self) -> Counted:
-        """The items, to be counted one after the other."""
+        """The items in the form in which `Room` counts them."""
         first = int(self.starts[0]) if self.count else self.tail
 
         def end(number: int) -> int:
@@ -153,7 +153,7 @@ def text_lines(data: bytes, table: LineTable | None = None) -> ItemLayout:
         return ItemLayout(data, "rows", starts, ends, int(ends[-1]))
     last = table.first + table.row_count
     if table.form is TextTable.CSV:
-        # To the end, even if only some of its lines were examined.
+        # A CSV table goes to the end of the text, even if only some of its lines were examined.
         last = len(starts)
         while not _is_filled(data, starts[last - 1], ends[last - 1]):
             last -= 1
@@ -186,7 +186,7 @@ def _chunks(data: bytes, size: int = 1 << 20) -> Iterator[tuple[int, np.ndarray]
 
 
 Fits = Callable[[bytes], bool]
-"""Whether a text fits. A `Room` also says how much of a text fits without trying often."""
+"""Whether a text fits. A `Room` also finds how much of a text fits with few attempts."""
 
 _WORD_SEARCH = 200
 """Bytes before a cut that are searched for the end of a line or word."""
@@ -199,7 +199,7 @@ _PLAIN = 4_096
 
 @dataclass(frozen=True)
 class Cut:
-    """The remaining text, and how many bytes from the start of the original are completely shown."""
+    """A text after cutting, and how many bytes from the start of the original it shows completely."""
 
     data: bytes
     shown_until: int
@@ -209,10 +209,10 @@ class Cut:
 
 
 def most(count: int, fits: Callable[[int], bool]) -> int | None:
-    """Approximately the largest number up to `count` that fits, tried from below; None if not even 0 fits.
+    """Approximately the largest number up to `count` that fits, searched from below; None if not even 0 fits.
 
     From below, because a text that is far too large takes long to measure. Approximately, because the last few of many
-    items are not worth as many measurements.
+    items are not worth many measurements.
     """
     if not fits(0):
         return None
@@ -245,15 +245,15 @@ def _between(fits: Fits, head: bytes, tail: bytes) -> Fits:
 
 
 def cut_json(data: bytes, fits: Fits, rows: ItemLayout | None = None) -> Cut:
-    """Cut the rows or the largest container; if that is not enough, cut further out; cut inside an item that alone is
-    too large.
+    """Cut the rows or the largest container; if that is not enough, a container around it; cut inside an item that is
+    too large on its own.
     """
     for layout in _to_cut(data, rows):
         kept = _most_kept(layout, fits)
         if kept is not None:
             whole = Cut(layout.kept(kept), layout.shown_until(kept), layout, kept)
             next_size = int(layout.ends[kept] - layout.starts[kept]) if kept < layout.count else 0
-            # Half a plain row is useless, so show none of it; but part of a branch is better than next to nothing.
+            # Half a plain row is useless, so none of it is shown; part of a large branch is better than almost nothing.
             is_branch = next_size > max(len(whole.data), _PLAIN)
             return (_with_part_of(layout, kept, fits) if not kept or is_branch else None) or whole
     at = first_filled(data, 0)
@@ -292,7 +292,7 @@ _EMPTY = {b"{": b"{}", b"[": b"[]", b'"': b'""'}
 
 
 def _string_prefix(body: bytes, fits: Fits) -> bytes:
-    """The beginning of what a JSON string contains that fits."""
+    """The longest beginning of a JSON string's content that fits."""
     length = _longest(body, lambda n: whole_escapes(body[:n]), fits)
     if not length:
         return b""
@@ -300,7 +300,7 @@ def _string_prefix(body: bytes, fits: Fits) -> bytes:
 
 
 def at_word_end(part: bytes, ends: Sequence[bytes] = (b"\n", b" ")) -> bytes:
-    """Up to the last end of a line or word near the cut; everything if there is none."""
+    """The part up to the last end of a line or word near the cut; all of it if there is none."""
     for end in ends:
         at = part.rfind(end, max(1, len(part) - _WORD_SEARCH))
         if at > 0:
@@ -309,11 +309,11 @@ def at_word_end(part: bytes, ends: Sequence[bytes] = (b"\n", b" ")) -> bytes:
 
 
 def cut_text(layout: ItemLayout, fits: Fits) -> Cut:
-    """Cut at the end of a line or row; cut inside the first one only if not even that fits."""
+    """Cut at the end of a line or row; cut inside the first only if it does not fit completely."""
     kept = _most_kept(layout, fits)
     if kept:
         return Cut(layout.kept(kept), layout.shown_until(kept), layout, kept)
-    # One line, the head of a table, or its tail is too long: cut at a word.
+    # The first line, or the head or tail of a table, is too long: cut at a word.
     return _text_prefix(layout.data, fits)
 
 

@@ -1,7 +1,7 @@
-"""The keys of a value in one short line, such as `{total, cards[]: {card_id, title}}`: keys only, never a value. Pure.
+"""Outlines the keys of a value on one short line, such as `{total, cards[]: {card_id, title}}`, without values. Pure.
 
-Written for a model whose expression matched nothing. The work is bounded by the length of the line, whatever the value:
-a million keys, keys of a megabyte, a thousand levels.
+Shown to a model whose expression matched nothing. The work is bounded by the length of the line, even for a value with
+a million keys, keys of a megabyte, or a thousand levels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 SIZES = (240, 160, 100, 60)
-"""Bytes of the outlines to choose from. The last has at most so many tokens, in any encoding."""
+"""Sizes in bytes of the outlines to choose from. The last outline has at most that many tokens in any encoding."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Keys that JMESPath takes without quotes."""
@@ -23,10 +23,10 @@ _LONGEST_KEY = 32
 
 _QUOTE = '"'
 _ELEMENTS = 5
-"""Elements of a list whose keys are merged, because some may lack one."""
+"""Elements of a list whose keys are merged, because some elements may lack a key."""
 
 _FORMS = (*((depth, keys) for depth in (4, 3, 2, 1) for keys in (40, 20, 10)), (1, 5), (1, 3), (1, 1), (0, 0))
-"""Levels and keys per level, from the most to the least."""
+"""Levels and keys per level to try, from the most detailed to the least."""
 
 
 class _TooLong(Exception):
@@ -34,9 +34,9 @@ class _TooLong(Exception):
 
 
 def outlines(values: Sequence[Any]) -> list[str]:
-    """The outline of values of one kind, such as the elements of a list, in each of the sizes, longest first.
+    """Outlines of values of one kind, such as the elements of a list, one for each size, longest first.
 
-    Nothing if the values have no keys and are no lists.
+    Empty if the values have no keys and are not lists.
     """
     first = values[:_ELEMENTS]
     return list(filter(None, dict.fromkeys(_outline(first, size) for size in SIZES)))
@@ -61,7 +61,7 @@ def _within(parts: Iterator[str], size: int) -> Iterator[str]:
 
 
 def _shape(values: Sequence[Any], depth: int, most: int) -> Iterator[str]:
-    """The parts of the line for values that stand in the same place."""
+    """The parts of the line for values in the same place."""
     if objects := [value for value in values if isinstance(value, dict)]:
         yield from _object(objects, depth, most)
     elif lists := [value for value in values if isinstance(value, list)]:
@@ -76,7 +76,7 @@ def _object(objects: Sequence[dict[Any, Any]], depth: int, most: int) -> Iterato
     if depth <= 0:
         yield "{…}"
         return
-    # One more than is shown, to know whether there are more.
+    # One key more than is shown, to find out whether there are more.
     names = list(islice(dict.fromkeys(name for one in objects for name in islice(one, most + 1)), most + 1))
     for number, name in enumerate(names[:most]):
         yield ", " if number else "{"
@@ -93,7 +93,7 @@ def _member(values: Sequence[Any], depth: int, most: int) -> Iterator[str]:
         yield from _object(objects, depth, most)
     elif (lists := [value for value in values if isinstance(value, list)]) and depth >= 0:
         elements = _elements(lists)
-        # An empty list is worth knowing: no expression finds anything there.
+        # Mark an empty list: no expression can find anything in it.
         yield "[]" if elements else ": []"
         is_nested = any(isinstance(element, list) for element in elements)
         yield from _member(elements, depth - is_nested, most)
@@ -104,7 +104,7 @@ def _elements(lists: Sequence[list[Any]]) -> list[Any]:
 
 
 def written_key(name: str) -> str:
-    """A key as an expression would name it, shortened if it is long."""
+    """A key as written in an expression, shortened if it is long."""
     text = name[:_LONGEST_KEY]
     if text == name and _PLAIN.fullmatch(text):
         return text

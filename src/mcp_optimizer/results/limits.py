@@ -1,7 +1,7 @@
-"""Cuts a result to its limits; the pieces that are kept contain the rest. Called by the pipeline. Pure.
+"""Cuts a result to its limits and divides the complete result into pieces to be kept. Called by the pipeline. Pure.
 
 A client gives its model either the texts or the structured content, so each of the two must fit `max_tokens`, in the
-encoding used for counting. A result that gets a notice becomes text alone: a client that shows its model only the
+encoding used for counting. A result that gets a notice is turned into text: a client that shows its model only the
 structured content would hide the notice.
 """
 
@@ -48,13 +48,13 @@ NOTICE_ROOM = 80
 """Tokens reserved for the notice."""
 
 PIECE_ROOM = 100
-"""Tokens that a page needs besides a piece: the notice, and the piece's number in a search."""
+"""Tokens that a page needs in addition to a piece: the notice, and the piece's number in a search."""
 
 STRUCTURED = -1
 """The block number of the structured content."""
 
 PAGE_TOKENS = 20_000
-"""Tokens of a page of a result that has no token limit."""
+"""Maximum tokens of a page of a result that has no token limit."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,23 @@ class ResultLimits:
     max_rows: int = 0
     max_tokens: int = 0
     reserved: int = 0
-    """Tokens for what follows the result."""
+    """Tokens reserved for the text that follows the result."""
     preview_tokens: int = 0
-    """The maximum of a result that exceeds `max_tokens`, if it is to be less."""
+    """A smaller maximum, applied to a result that exceeds `max_tokens`."""
 
     @property
     def are_set(self) -> bool:
-        """Whether anything may have to be cut."""
+        """Whether a result may have to be cut."""
         return bool(self.max_rows or self.max_tokens)
 
     @property
     def of_a_preview(self) -> ResultLimits:
-        """The limits of a result that is too long."""
+        """The limits for a result that is too long."""
         shown = min(self.preview_tokens or self.max_tokens, self.max_tokens)
         return replace(self, max_tokens=shown, preview_tokens=0)
 
     def with_room_for(self, extent: Extent) -> ResultLimits:
-        """With tokens reserved for the line about the tool's limit, if there is one."""
+        """The limits with tokens reserved for the line about the tool's limit, if there is one."""
         return replace(self, reserved=self.reserved + LINE_ROOM) if self.max_tokens and extent.line else self
 
     @property
@@ -103,7 +103,7 @@ class LimitedResult:
     pieces: Pieces | None = None
     next_offset: int = 0
     shown: Reading | None = None
-    """The same result as it was read, if that is known."""
+    """The reading of `result`, if known; saves reading it again."""
     extent: Extent = COMPLETE
     """Whether the tool itself cut it."""
 
@@ -113,7 +113,7 @@ _SHORT_LINE = 4_000
 
 
 def only_line(result: Mapping[str, Any], limits: ResultLimits) -> str | None:
-    """The line that is all of a result, if it is plain text and surely within its limits."""
+    """The text of a result that is a single line of plain text and certainly within its limits; otherwise None."""
     content = result.get("content")
     if type(content) is not list or len(content) != 1 or result.get("structuredContent") is not None:
         return None
@@ -123,7 +123,7 @@ def only_line(result: Mapping[str, Any], limits: ResultLimits) -> str | None:
     text = block.get("text")
     if type(text) is not str or len(text) > _SHORT_LINE or "\n" in text or text.lstrip()[:1] in ("{", "["):
         return None
-    # No encoding has more tokens than bytes.
+    # No encoding produces more tokens than bytes.
     fits = not limits.max_tokens or (text.isascii() and len(text) <= limits.tokens)
     return text if fits else None
 
@@ -167,14 +167,14 @@ def with_text(block: Any, text: str) -> Any:
 
 
 _LIKELY_PER_TOKEN = 2
-"""Characters per token up to which a text likely fits."""
+"""Characters per token up to which a text probably fits."""
 
 _BESIDE = 4
-"""Of the room for a result, the part that a small structure beside a long text may take to be shown completely."""
+"""Divisor: a small structure next to a long text is shown completely up to this share of the result's tokens."""
 
 
 def _anything(_text: bytes) -> bool:
-    """The room of a result that may be as long as it is."""
+    """The `Fits` of a result without a token limit."""
     return True
 
 
@@ -205,16 +205,16 @@ class Cutting:
         self.compact_json = compact_json
         self._minify = Minifier()
         self._shown_value: Any = NO_JSON
-        """The only text as it is shown, as JSON, if that is known without parsing it."""
+        """The JSON value of the only shown text, if known without parsing."""
         self._exceeded = 0
-        """Tokens that the only text surely exceeds."""
+        """A number of tokens that the only text certainly exceeds."""
 
     @property
     def budget(self) -> int:
         return max(self.limits.tokens - NOTICE_ROOM, 0)
 
     def within(self, limits: ResultLimits) -> Cutting:
-        """The same with other limits."""
+        """Set other limits and return this object."""
         self.limits = limits
         return self
 
@@ -234,7 +234,7 @@ class Cutting:
 
     @lazy
     def _beside(self) -> str:
-        """What only a small structure says: shown after a long text, however much of that is cut."""
+        """Content of a small structure that the texts lack: shown completely after a long text, however much is cut."""
         unsaid, most = self.reading.unsaid, self.limits.of_a_preview.tokens // _BESIDE
         if not self.reading.slots or not isinstance(unsaid, dict) or not most:
             return ""
@@ -243,18 +243,18 @@ class Cutting:
 
     @property
     def _judged(self) -> list[tuple[int, ResultDocument]]:
-        """What is looked at for a table, and for the tool's own limit: the texts, if there are any."""
+        """The documents searched for a table and for the tool's own limit: the texts, if there are any."""
         return self.documents[: len(self.reading.slots)] or self.documents
 
     def is_surely_over(self) -> bool:
-        """Whether one long text has so many tokens that it need not be counted completely, nor written again."""
+        """Whether one long text certainly exceeds the limit, so it need not be counted completely or minified."""
         most = self.limits.tokens
         if not most or self.reading.size <= most * _LIKELY_PER_TOKEN or len(self.documents) != 1:
             return False
         return self._is_exceeded(self.documents[0][1], most)
 
     def limited(self, judge: Judge, extent: Extent | None = None) -> LimitedResult:
-        """The result within its limits. `extent` is known of a result that surely exceeds them."""
+        """The result within its limits. `extent` is given for a parsed result already known to exceed them."""
         documents = self.documents
         if extent is None:
             extent = judge(around_documents(self._judged))
@@ -269,7 +269,7 @@ class Cutting:
         next_offset = pieces.after(cut_at, position)
         notice = cut_notice(pieces, next_offset, self.result_id)
         data = self._kept_data(shown)
-        # Here, where it was made: the event loop would take four times as long to free what another core has in reach.
+        # Free the value in the thread that made it: on the event loop's core, freeing it takes four times as long.
         self.reading.forget_value()
         return LimitedResult(self._result(shown, extent, notice), data, pieces, next_offset, extent=extent)
 
@@ -280,7 +280,7 @@ class Cutting:
         return not are_within(self.reading, self.limits, self.measure)
 
     def _cut_texts(self, documents: Sequence[tuple[int, ResultDocument]]) -> tuple[list[bytes], int, int]:
-        """The texts as shown, and the position of the first that is not completely shown."""
+        """The texts as shown, the number of the last one shown, and the position in it up to which it is shown."""
         if len(documents) == 1:
             document = documents[0][1]
             shown = self._shown(document)
@@ -295,7 +295,7 @@ class Cutting:
             shown = self._shown(document)
             if number and number == self._most_texts:
                 return texts, number, 0
-            # Several texts are no table; a structure may be one.
+            # Several texts do not form a table; a structure may.
             max_rows = self.limits.max_rows if block == STRUCTURED else 0
             fits = not self.limits.max_tokens or self.measure.fits(document.data, left, shown)
             if fits and not (max_rows and self._has_too_many_rows(document)):
@@ -327,7 +327,7 @@ class Cutting:
         return not self._is_exceeded(document, self.budget) and self._room(self._shown(document))(document.data)
 
     def _is_exceeded(self, document: ResultDocument, budget: int) -> bool:
-        """Whether a document surely has more tokens; what was found once is true of smaller budgets too."""
+        """Whether a document certainly exceeds a budget; a positive answer holds for smaller budgets too."""
         if budget > self._exceeded:
             room = self.measure.room(budget, self._shown(document))
             self._exceeded = budget if room.is_exceeded(document.layout.counted) else self._exceeded
@@ -337,7 +337,7 @@ class Cutting:
         return self.measure.room(self.budget, shown) if self.limits.max_tokens else _anything
 
     def _is_the_same(self, document: ResultDocument, unsaid: Any) -> bool:
-        """Whether a large structure is divided like the only text, which is large too: then it is the same."""
+        """Whether a large structure repeats the only text, also large: assumed if both are divided alike."""
         if not isinstance(unsaid, LargeValue) or len(document.data) <= PARSED or not document.is_json:
             return False
         other = _structured_document(unsaid)
@@ -367,7 +367,7 @@ class Cutting:
         if self._shown_value is not NO_JSON:
             table = find_table(self._shown_value)
             return DataInfo() if table is None else DataInfo(table.row_count, table.column_count)
-        # Several texts are no table, but a structure after them may be one.
+        # Several texts do not form a table, but a structure after them may.
         texts = shown[-1:] if len(shown) > len(self.reading.slots) else shown
         found = Reading({"content": [{"type": "text", "text": decoded(data)} for data in texts]}).data
         return found or DataInfo()
@@ -385,7 +385,7 @@ def _data_of(documents: Sequence[tuple[int, ResultDocument]]) -> DataInfo | None
 
 
 def around_documents(documents: Sequence[tuple[int, ResultDocument]]) -> ShownRows:
-    """What the texts of a result show of a list; of several texts, nothing is known."""
+    """The rows that the only text of a result shows; of several texts, nothing is known."""
     if len(documents) != 1:
         return ShownRows()
     document = documents[0][1]
@@ -393,7 +393,7 @@ def around_documents(documents: Sequence[tuple[int, ResultDocument]]) -> ShownRo
 
 
 _MOST_PER_TOKEN = 12
-"""Bytes that a token has at most, in texts that are not made to have more."""
+"""Maximum bytes per token, except in texts made to exceed it."""
 
 
 def limited(
@@ -426,7 +426,7 @@ def limited(
         if shown is not None and is_within and not too_many:
             return _whole(shown, extent, data)
     elif not limits.are_set and len(reading.slots) > 1:
-        # Nothing to cut, and several texts are not a table.
+        # There is nothing to cut, and several texts do not form a table.
         return LimitedResult(dict(cutting.whole().result), None)
     else:
         is_within = not limits.max_tokens or reading.size <= limits.max_tokens * _MOST_PER_TOKEN
@@ -443,7 +443,7 @@ def is_parsed(reading: Reading) -> bool:
 
 
 def around_of(reading: Reading) -> ShownRows:
-    """What a result shows of a list, if it is small enough to be parsed."""
+    """The rows that a result shows. The result must be small enough to be parsed."""
     if reading.result.get("isError"):
         return ShownRows()
     values = [value for value in (reading.structured, reading.value) if isinstance(value, dict | list)]
@@ -452,13 +452,13 @@ def around_of(reading: Reading) -> ShownRows:
     if (data := reading.data) is not None and data.row_count is not None:
         return ShownRows(data.row_count, objects, is_shown=is_shown)
     listed = next((count for value in values if (count := only_list(value)) is not None), None)
-    # A server may send each element as a text.
+    # A server may send each element as a separate text.
     several = len(reading.slots) if len(reading.slots) > 1 and not values else None
     return ShownRows(several if listed is None else listed, objects, "item", is_shown)
 
 
 def whole_pieces(reading: Reading, limits: ResultLimits, count: Count, judge: Judge = no_limit) -> Pieces:
-    """A complete result in pieces, with what `judge` says of it."""
+    """Divide a complete result into pieces, with a remark that says what `judge` found."""
     documents = [(slot.block, read_document(slot.text)) for slot in reading.slots]
     if not documents:
         documents = [(STRUCTURED, read_document(reading.structured_text, reading.structured))]

@@ -1,6 +1,7 @@
 """The metadata of a result in `_meta`: its cost, duration and amount of data, and the price of tokens. Values.
 
-A part that does not apply is omitted on the wire, never null. Where prices come from is not known here.
+A part that does not apply is omitted on the wire, never null. Used by the pipeline; does not know where prices come
+from.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 RESERVED = "mcp-optimizer/"
-"""The prefix of all our keys in `_meta`. A server's values under this prefix are dropped."""
+"""The prefix of the gateway's own keys in `_meta`. A server's values under this prefix are dropped."""
 
 _PARTS = ("tokens", "performance", "data", "cost")
-"""The other parts that only the gateway writes into a tool's result."""
+"""Other keys that only the gateway may write into a tool's result."""
 
 WARNING = "Actual tokens may vary by LLM tokenizer"
 NOT_COUNTED = "images, audio and binary resources are not counted"
@@ -36,7 +37,7 @@ class PerformanceInfo(NamedTuple):
 
     @classmethod
     def since(cls, started: float) -> PerformanceInfo:
-        """From a moment of `time.perf_counter` until now."""
+        """The time from `started`, a value of `time.perf_counter`, until now."""
         return cls(round((time.perf_counter() - started) * 1000))
 
 
@@ -60,7 +61,7 @@ class CostInfo:
 
 
 class ResponseMetadata(NamedTuple):
-    """All metadata of a result. Every call makes one, and of the parts that nearly all have; tuples take least."""
+    """All metadata of a result. Every call makes one, so it and its usual parts are tuples, the cheapest to create."""
 
     tokens: TokenInfo | None = None
     performance: PerformanceInfo | None = None
@@ -105,7 +106,7 @@ def without_ours(result: dict[str, Any]) -> dict[str, Any]:
         return result
     rest = dict(result)
     meta = rest.pop("_meta")
-    # The protocol allows only objects here.
+    # The protocol allows only an object as `_meta`.
     kept = _others(meta) if isinstance(meta, dict) else {}
     if kept or meta == {}:
         rest["_meta"] = kept
@@ -113,7 +114,7 @@ def without_ours(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_a_tool(result: dict[str, Any]) -> dict[str, Any]:
-    """The same for a tool's result, where the gateway also reports the cost, here and in `meta`."""
+    """A tool's result without reserved keys, and without the parts that the gateway adds to `_meta` and `meta`."""
     if "_meta" not in result and "meta" not in result:
         return result
     result = without_ours(result)
@@ -128,12 +129,12 @@ def _others(meta: dict[str, Any]) -> dict[str, Any]:
     for key in meta:
         if key.startswith(RESERVED):
             return {key: value for key, value in meta.items() if not key.startswith(RESERVED)}
-    # As nearly always.
+    # The usual case: nothing to copy.
     return meta
 
 
 def with_metadata(result: Mapping[str, Any], metadata: ResponseMetadata, *, plain: bool = False) -> dict[str, Any]:
-    """The result with the metadata added to its `_meta`, and as `meta`, if requested."""
+    """The result with the metadata added to its `_meta`, and with `plain` also to its `meta`."""
     parts = metadata.on_the_wire()
     meta = result.get("_meta")
     written = {**result, "_meta": {**meta, **parts} if isinstance(meta, dict) else parts}

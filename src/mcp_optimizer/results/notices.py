@@ -1,8 +1,8 @@
-"""The notices that the gateway adds to results: how a result was cut, and what an expression selected. Pure.
+"""Writes the notices that the gateway adds to results: how a result was cut, and what an expression selected. Pure.
 
-Notices are for models and no part of a result; a result with a notice is text alone, so that no form of it says less
-than another. A notice never reads like a failed call: a model that believes so repeats a call that changed
-something.
+Notices are for models and not part of the data; a result with a notice has only text, because a client may show its
+model the structured content without the notice. A notice must never read like a failed call: the model would repeat a
+call that changed something.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from mcp_optimizer.results.result_texts import Reading, Text
 from mcp_optimizer.results.tool_limits import Extent
 
 SENT_WHOLE = 200
-"""Tokens up to which a result is sent whole if an expression that does not fit it matched nothing."""
+"""Maximum tokens of a result that is sent whole after an expression that does not fit it matched nothing."""
 
 NOT_WORTH_KEEPING = 300
-"""Tokens up to which the complete result behind a selection is not kept."""
+"""Maximum tokens of a result that is not kept after something was selected from it."""
 
 SELECTED_ROOM = 100
 """Tokens reserved for the notice after a selection."""
 
 _ALONE = 140
-"""Tokens of a notice that stands alone."""
+"""Maximum tokens of a notice without a selection before it."""
 
 _MOST_KEYS = 60
-"""Tokens of the outline that names the keys of a result."""
+"""Maximum tokens of the outline that names the keys of a result."""
 
 CANNOT_BE_APPLIED = "select cannot be applied to this result: "
 _LONGEST_REASON = 80
@@ -41,25 +41,25 @@ class Unmatched:
 
     why: str = ""
     is_empty: bool = False
-    """Whether the expression fits the result, and there is just nothing in that place."""
+    """Whether the expression fits the result but the place it names is empty."""
 
     keys: tuple[str, ...] = ()
-    """The keys that exist there, as outlines from long to short."""
+    """The keys that exist in that place, as outlines from long to short."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What was selected, as JSON text, and what it does not show."""
+    """What was selected, as JSON text, and what a reader should know about it."""
 
     text: Text
     nulls: int = 0
-    """Nulls that projections left out of it, as JMESPath demands."""
+    """Nulls that projections left out of the selection, as JMESPath demands."""
 
     unmatched: Unmatched | None = None
-    """Set if it holds no value."""
+    """Set if the selection holds no value."""
 
     lacking: Unmatched | None = None
-    """Set if a key in it is null everywhere, because the result does not have it."""
+    """Set if a key in the selection is always null because the result does not have that key."""
 
     def remarks(self) -> bytes:
         """Everything but the text, on one line."""
@@ -67,7 +67,7 @@ class Selection:
 
     @classmethod
     def of(cls, text: Text, remarks: bytes) -> Selection:
-        """The selection with the remarks that another process wrote."""
+        """Rebuild a selection from the remarks that another process wrote."""
         said: dict[str, Any] = json.loads(remarks)
         reasons = {
             name: Unmatched(**{**said[name], "keys": tuple(said[name]["keys"])})
@@ -78,17 +78,17 @@ class Selection:
 
     @property
     def is_guess(self) -> bool:
-        """Whether it holds no value because the expression does not fit the result."""
+        """Whether the selection is empty because the expression does not fit the result."""
         return self.unmatched is not None and not self.unmatched.is_empty
 
     @property
     def shown(self) -> Text | None:
-        """What the model is shown of it. A null looks like a failed call, so the notice says instead what is null."""
+        """The text that the model sees. A null looks like a failed call, so the notice explains the null instead."""
         is_null = self.unmatched is not None and self.text == "null"
         return None if is_null or self.is_guess else self.text
 
     def notice(self, tokens: Callable[[str], int], result_id: str = "", *, is_call: bool = False) -> str:
-        """What the model is told; `result_id` is that of the complete result, if it is kept."""
+        """The notice after a selection, "" if none is needed; `result_id` names the complete result, if it is kept."""
         place = "Select again" if self.is_guess else "All of it"
         more = [f'{place}: read_result(result_id="{result_id}")'] if result_id else []
         room = SELECTED_ROOM if self.shown is not None else _ALONE
@@ -112,20 +112,20 @@ class Selection:
 
     @property
     def whole(self) -> str:
-        """What the model is told if it gets the complete result instead."""
+        """The notice for a model that gets the complete result instead."""
         assert self.unmatched is not None
         said = " ".join(self._said(self.unmatched.why, is_call=True))
         return f"[{said} This is the complete result.]"
 
 
 def not_selected(error: Exception) -> str:
-    """What the model is told if an expression cannot be applied and the complete result stands before it."""
+    """The notice after a complete result to which an expression could not be applied."""
     reason = str(error).removeprefix(CANNOT_BE_APPLIED).encode("ascii", "replace").decode()
     return f"[Not selected: {reason[:_LONGEST_REASON]}]"
 
 
 class Notice(dict[str, Any]):
-    """A text block of ours. On the wire it is one like any other; no server can send this type."""
+    """A text block that the gateway wrote. On the wire it looks like any other; no server can send this type."""
 
 
 def notice_block(text: str) -> Notice:
@@ -133,7 +133,7 @@ def notice_block(text: str) -> Notice:
 
 
 def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
-    """What a model needs to know about a cut result, in one line."""
+    """One line that tells a model how much of a result it sees and how to read on."""
     return (
         f"[Cut: {next_offset:,} of {pieces.count:,} {pieces.unit} shown. Read on with read_result("
         f'result_id="{result_id}", offset={next_offset}); its select (JMESPath) or search narrows it.]'
@@ -141,13 +141,13 @@ def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
 
 
 def and_told(result: Mapping[str, Any], notice: str) -> dict[str, Any]:
-    """The result, with a notice after it. All of it is text: many clients give a model structured content instead of
-    the text, and it would not read the notice.
+    """The result as text with a notice after it. The structured content is written as text too: many clients show a
+    model only the structured content, so it would not read the notice.
     """
     in_text = Reading(result).in_text()
     return {**in_text, "content": [*in_text.get("content", ()), notice_block(notice)]}
 
 
 def with_line(result: Mapping[str, Any], extent: Extent) -> dict[str, Any]:
-    """The result, with a line after it if the model has to know of its tool's limit."""
+    """The result, followed by a line about its tool's limit if the model needs it."""
     return and_told(result, line) if (line := extent.line) else dict(result)

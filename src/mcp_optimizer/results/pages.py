@@ -1,4 +1,4 @@
-"""A complete result divided into numbered pieces, and a page of pieces that fits.
+"""Divides a complete result into numbered pieces, and chooses as many pieces as fit a page.
 
 The pieces are the rows, elements or lines of the texts as their server sent them, so all pieces concatenated are the
 original, byte for byte. A piece too large for a page is divided further. Pure.
@@ -23,7 +23,7 @@ REMARK = -2
 """The block number of a remark."""
 
 _MEASURED = 200
-"""Pieces that are measured exactly before they are divided; more are divided by length alone."""
+"""Maximum large pieces that are measured exactly before they are divided; if there are more, only length decides."""
 
 _COMPRESSION = 1
 """The fastest level, because stored results are read once or never."""
@@ -42,14 +42,14 @@ def unpacked(chunk: Chunk) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Pieces:
-    """The starts of the pieces of several texts."""
+    """The texts of a result and where each piece in them starts."""
 
     unit: str
     texts: tuple[bytes, ...]
     bounds: tuple[Positions, ...]
     blocks: tuple[int, ...]
     remark: str = ""
-    """What a reader has to know of the result; stored after its last piece, where no page begins."""
+    """What a reader has to know about the result; stored after its last piece, where no page begins."""
 
     @property
     def size(self) -> int:
@@ -61,7 +61,7 @@ class Pieces:
         return sum(len(bounds) - 1 for bounds in self.bounds)
 
     def after(self, text: int, position: int) -> int:
-        """The first piece that does not end before a position in one of the texts."""
+        """The number of the first piece that ends after a position in one of the texts."""
         before = sum(len(bounds) - 1 for bounds in self.bounds[:text])
         return before + int(np.searchsorted(self.bounds[text][1:], position, side="right"))
 
@@ -134,13 +134,13 @@ class Page:
 
 
 def page(pieces: Sequence[tuple[int, bytes]], first: int, fits: Callable[[Sequence[bytes]], bool]) -> Page:
-    """As many of the pieces (block and text) as fit, at least one."""
+    """Join as many of the pieces (block and text) as fit, at least one."""
     count = most(len(pieces), lambda n: n == 0 or fits([text for _, text in joined(pieces[:n])])) or 1
     return Page(tuple(joined(pieces[:count])), first, min(count, len(pieces)))
 
 
 def joined(pieces: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """Neighbouring pieces of the same block joined."""
+    """Join adjacent pieces of the same block."""
     found: list[tuple[int, list[bytes]]] = []
     for block, text in pieces:
         if found and found[-1][0] == block:

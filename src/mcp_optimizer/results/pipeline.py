@@ -1,7 +1,7 @@
-"""What happens to every result between its server and the model. Called by the gateway for every call.
+"""Handles every result between its server and the model. Called by the gateway for every call.
 
-Measures time, works in a thread when a result is large, and waits for the database only when a result must be kept. The
-pure modules of this room do the work on the result itself.
+Measures time, uses a thread when a result is large, and waits for the database only when a result must be kept. The
+pure modules of this package do the work on the result itself.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ SELECTION_META_KEY = "mcp-optimizer/selection"
 NOT_KEPT = "[Cut. The rest could not be kept; ask the tool for less at a time.]"
 
 _SAMPLE = 400
-"""Tokens shown of a larger result to which an expression could not be applied."""
+"""Tokens shown of a result to which an expression could not be applied, if the result is larger."""
 
 _INLINE = 32 * 1024
-"""Characters of text handled directly. More would delay other calls and goes to a thread."""
+"""Maximum characters of text handled on the event loop; longer texts would delay other calls and go to a thread."""
 
 _NO_LIMITS = ResultLimits()
 _AS_IT_IS = Treatment(max_rows=0, max_tokens=0, encoding=Encoding.ORIGINAL)
@@ -94,7 +94,7 @@ class _Done:
 
 
 class Results:
-    """Gets results, applies limits, and adds the cost to each."""
+    """Gets results, applies limits, and adds the cost to each result."""
 
     def __init__(
         self,
@@ -106,7 +106,9 @@ class Results:
         bounds: Limits = DEFAULT_LIMITS,
         learn: Learn | None = None,
     ) -> None:
-        """`learn`: told, soon after a result that succeeded, the key of its tool, and how to get its JSON."""
+        """`learn` is called soon after a successful result, with the key of its shape and a function that returns an
+        example of its JSON.
+        """
         self._learn = learn
         self._later = Afterwards()
         self._estimator = estimator
@@ -120,7 +122,7 @@ class Results:
 
     @classmethod
     def plain(cls, counter: TokenCounter) -> Results:
-        """With the defaults and without a store."""
+        """An instance with the default options and without a store."""
         return cls(Estimator("auto", counter))
 
     def use(self, options: ResultOptions) -> None:
@@ -166,14 +168,14 @@ class Results:
         if is_shared and not is_input_required(result):
             return self._served_again(result, started)
         if is_shared:
-            # A request for input belongs to one caller, so this one asks for itself.
+            # A request for input belongs to one caller, so this caller makes its own call.
             return await self._asked(call, ask, treatment)
         if may_keep and not result.get("isError") and result.get("resultType", "complete") == "complete":
             self._cache.put(key, result, wire_size(result), seconds)
         return result
 
     async def _written(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
-        """A call that may write: nothing read from its server before the call ends is served again."""
+        """Make a call that may write: nothing read from its server before the call ends is served from the cache."""
         if call.reads:
             return await self._asked(call, ask, treatment)
         self._cache.clear(call.server)
@@ -205,13 +207,13 @@ class Results:
         return await self._finished(reading, treatment, call, performance)
 
     async def described(self, result: dict[str, Any], started: float, call: Call = OF_NO_TOOL) -> dict[str, Any]:
-        """An unchanged result with its cost; `started` is from `time.perf_counter`."""
+        """An unchanged result with its cost; `started` is a value of `time.perf_counter`."""
         if is_input_required(result):
             return result
         return await self._finished(Reading(result), _AS_IT_IS, call, PerformanceInfo.since(started))
 
     async def within(self, result: dict[str, Any], caller: Caller, started: float, most: int) -> dict[str, Any]:
-        """A result of our own within so many tokens, with its cost; the rest is kept for `read`."""
+        """A result of the gateway itself, with its cost, cut to `most` tokens; the rest is kept for `read`."""
         treatment = replace(_AS_IT_IS, max_tokens=most)
         return await self._finished(Reading(result), treatment, Call("", "", caller), PerformanceInfo.since(started))
 
@@ -241,7 +243,7 @@ class Results:
         return with_metadata(result, metadata, plain=self._options.plain_meta)
 
     def _limited(self, reading: Reading, limits: ResultLimits, encoding: Encoding, call: Call, notice: str) -> _Done:
-        # Nothing is cut without limits, and an id that cannot be guessed costs a system call.
+        # Without limits nothing is cut, and an id that cannot be guessed costs a system call.
         result_id = new_result_id() if limits.are_set else ""
         count = PartwiseCount(self._estimator.counter.count_tokens)
         is_compact = encoding is not Encoding.ORIGINAL
@@ -266,7 +268,7 @@ class Results:
         return _Done(done, result_id, tokens, full)
 
     async def _kept(self, done: _Done, limits: ResultLimits, call: Call) -> dict[str, Any]:
-        """The cut result, once the complete one is kept."""
+        """Keep the complete result and return the cut one; if it cannot be kept, the notice says so."""
         assert self._store is not None
         pieces, result = done.limited.pieces, done.limited.result
         assert pieces is not None
@@ -284,13 +286,13 @@ class Results:
     async def _selected(
         self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
     ) -> dict[str, Any]:
-        """Only what the expression selects; the rest stays readable. The call was made, so nothing fails here."""
+        """Only what the expression selects; the rest stays readable. Must not fail, because the call was made."""
         await self._estimator.ready()
         limits, is_at_most = treatment.limits, self._estimator.is_at_most
         try:
             selection = await self._selecting.of_result(select, reading)
         except InvalidRequest as error:
-            # Of much that was not asked for, a sample is enough; all of it is kept.
+            # The model did not ask for the complete result, so a sample is enough; all of it is kept.
             most = min(limits.max_tokens or _SAMPLE, _SAMPLE)
             sample = treatment if is_at_most(most, reading) else replace(treatment, max_tokens=most)
             return await self._finished(reading, sample, call, performance, not_selected(error))
@@ -310,7 +312,7 @@ class Results:
         return with_meta(found, RESULT_META_KEY if about else SELECTION_META_KEY, {**about, "fullTokens": full_tokens})
 
     async def _kept_whole(self, result_id: str, reading: Reading, limits: ResultLimits, call: Call) -> Pieces | None:
-        """The pieces of a complete result, if it could be kept."""
+        """Keep a complete result and return its pieces; None if it could not be kept."""
         if self._store is None:
             return None
         count = self._estimator.counter.count_tokens
@@ -327,7 +329,7 @@ class Results:
         return await self._finished(Reading(told(selection.shown)), treatment, call, performance, notice)
 
     def projection(self, select: str) -> Projection | None:
-        """The expression, if given; an invalid one is refused here, before anything is called."""
+        """Compile the expression, if given; an invalid one is refused before the tool is called."""
         return Projection(select, self._bounds) if select else None
 
     async def read(

@@ -1,7 +1,7 @@
 """Selects a part of a result with a JMESPath expression, within limits. Pure.
 
-Length, depth and functions of the expression are checked before anything is called. Its steps depend on the result and
-are counted while it is applied. `reaching` finds the parts of an expression whose values reach its output whole.
+Length, depth and functions of the expression are checked before the tool is called. Its steps depend on the result and
+are counted while it is applied. `reaching` finds the parts of an expression whose values all reach its output.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SUMMARIES = frozenset(
 
 
 def reaching(node: Node) -> Iterator[Node]:
-    """The node and the nodes inside it whose every value becomes part of the output.
+    """The node and the nodes inside it whose values all become part of the output.
 
-    Not what only decides (a condition, one side of `||`) and not what is narrowed further (`list | [0]`).
+    Leaves out nodes that only decide (a condition, one side of `||`) or are narrowed further (`list | [0]`).
     """
     yield node
     kind, children = node["type"], node["children"]
@@ -40,7 +40,7 @@ def reaching(node: Node) -> Iterator[Node]:
     elif kind in _EACH:
         within = children
     elif kind == "filter_projection":
-        # The list, what is made of each element, the condition.
+        # The children are the list, the expression for each element, and the condition.
         within = [children[1]]
     elif kind == "function_expression" and node["value"] in _SUMMARIES:
         within = [child for child in children if child["type"] != "expref"]
@@ -52,7 +52,7 @@ def reaching(node: Node) -> Iterator[Node]:
 
 
 class TooMuch(InvalidRequest):
-    """An expression takes or produces more than it is allowed."""
+    """An expression takes more steps or produces more output than allowed."""
 
 
 class Projection:
@@ -84,7 +84,7 @@ class Projection:
             raise InvalidRequest(f"select is not a JMESPath expression: {problem}. {_EXAMPLE}") from None
 
     def steps(self, size: int) -> int:
-        """The steps allowed for a result of so many bytes."""
+        """The steps allowed for a result of `size` bytes."""
         return self.limits.expression_steps * max(1, -(-size // _MEGABYTE))
 
     def of(self, value: Any, steps: int | None = None, output: int | None = None) -> Any:
@@ -118,7 +118,7 @@ class Projection:
         )
 
     def _applied(self, value: Any, steps: int, output: int) -> tuple[Any, Interpreter]:
-        # Imported here for the same reason.
+        # Imported only when an expression is applied, because it loads jmespath.
         from mcp_optimizer.results.interpreter import Interpreter, OutOfRoom, OutOfSteps
 
         interpreter = Interpreter(steps, output, reaching(self._parsed))
@@ -143,7 +143,7 @@ class Projection:
         steps: int,
         output: int,
     ) -> Unmatched | None:
-        """Why something was not found, if the same budget suffices to tell."""
+        """Why something was not found, or `otherwise` if the same budget does not suffice to find out."""
         from mcp_optimizer.results.interpreter import Interpreter, OutOfRoom, OutOfSteps
 
         try:
@@ -174,12 +174,12 @@ def _json(found: Any) -> str:
     try:
         return compact(found)
     except (ValueError, RecursionError) as error:
-        # A number with more digits than Python writes, or endlessly nested lists.
+        # A number with more digits than Python converts, or lists nested too deeply.
         raise InvalidRequest(f"What select finds cannot be written as JSON: {_reason(error)}.") from None
 
 
 def _reason(error: Exception) -> str:
-    """The problem, without the value that caused it, which may be the complete result."""
+    """The problem without the value that caused it, because that may be the complete result."""
     from jmespath.exceptions import JMESPathTypeError
 
     if isinstance(error, JMESPathTypeError):

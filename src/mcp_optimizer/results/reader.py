@@ -1,6 +1,6 @@
 """Reads more of results that were cut: pages, matching pieces, or what an expression selects.
 
-Every reply is an ordinary result, within the limit of the result it comes from. Called by the pipeline.
+Every reply is an ordinary result within the token limit of the result it comes from. Called by the pipeline.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAGE_META_KEY = "mcp-optimizer/page"
 """The `_meta` key that says which pieces a page contains, for programs that concatenate pages."""
 
 _BYTES_PER_TOKEN = 12
-"""Pieces beyond what a page could hold even at this rate are not read for it."""
+"""Bounds how many pieces are read for a page: those that would fit at this rate."""
 
 _LONGEST_SEARCH = 200
 
@@ -43,7 +43,7 @@ class ResultReader:
     async def read_on(
         self, result: KeptResult, offset: int, limit: int | None, search: str
     ) -> tuple[dict[str, Any], Extent]:
-        """A page, or the pieces that contain a text; and whether there is more than that."""
+        """A page, or the pieces that contain a text; and whether there are more rows than that."""
         if search:
             return await self.search(result, search, offset, limit), await self.extent(result)
         found = await self.page(result, offset, limit)
@@ -86,7 +86,7 @@ class ResultReader:
         return size <= budget or (size <= budget * _BYTES_PER_TOKEN and sum(map(self._measure, texts)) <= budget)
 
     async def search(self, result: KeptResult, words: str, offset: int, limit: int | None) -> dict[str, Any]:
-        """The pieces from `offset` on that contain the words, each with its number; as many as fit."""
+        """The pieces from `offset` on that contain `words`, each with its number; as many as fit."""
         _check(offset, limit)
         if len(words) > _LONGEST_SEARCH:
             raise InvalidRequest(f"search must be at most {_LONGEST_SEARCH} characters.")
@@ -143,7 +143,7 @@ class ResultReader:
             yield some
 
     async def _texts(self, result: KeptResult) -> AsyncIterator[bytes]:
-        """The texts, separated by commas."""
+        """The texts of a result in chunks, separated by commas."""
         last = None
         async for some in self._pieces(result):
             for block, text in await asyncio.to_thread(joined, some):

@@ -1,4 +1,4 @@
-"""How results are handled: globally, per server, per tool; the most specific option wins. Pure."""
+"""The options for results: global, per server, per tool; the most specific wins. Read by the pipeline. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Treatment:
     max_rows: int = 1_000
     max_tokens: int = 10_000
     preview_tokens: int = 0
-    """Tokens shown of a result that is longer than `max_tokens`; 0: as many as fit."""
+    """Maximum tokens shown of a result that exceeds `max_tokens`; 0 means as many as fit."""
     encoding: Encoding = Encoding.COMPACT
     cache_seconds: float = 0
     is_cached_by_name: bool = False
-    """Whether the settings name this tool for caching, whatever it declares."""
+    """Whether the settings set a cache time for this tool by name, which counts whatever the tool declares."""
 
     @lazy
     def limits(self) -> ResultLimits:

@@ -1,8 +1,8 @@
 """Keeps complete results for a while, each for the caller that made the call, so the rest of a cut result can be read.
 
-Between the pipeline and the database: decides what is kept, for how long, and how much. A call waits about a second
-for the database; `WaitingResults` holds in memory what the database does not have yet, bounded in bytes, and writes it
-once the database takes it.
+Stands between the pipeline and the database: decides which results are kept, how many, and for how long. A call waits
+about a second for the database; `WaitingResults` holds results in memory, bounded in bytes, until the database accepts
+them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONGEST_PAUSE = 5.0
 
 @dataclass(frozen=True, eq=False)
 class HeldResult:
-    """A complete result as it is stored, in memory."""
+    """A complete result in memory, in the form in which it is stored."""
 
     result: KeptResult
     chunks: Sequence[Chunk] = field(repr=False)
@@ -54,7 +54,7 @@ class HeldResult:
 
 
 class WaitingResults:
-    """Results that wait for the database; `write` raises a CatalogError if it does not take one."""
+    """Results that wait for the database; `write` raises a CatalogError if the database does not accept one."""
 
     def __init__(self, write: Callable[[HeldResult], Awaitable[None]], most_bytes: int) -> None:
         self._write = write
@@ -64,7 +64,7 @@ class WaitingResults:
         self._size = 0
         self._tasks = BackgroundTasks(logger, "Results that were cut are not written any more")
         self.lost = 0
-        """Results for which there was no room."""
+        """Number of results dropped for lack of room."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -77,7 +77,7 @@ class WaitingResults:
         return self._held.get(result_id)
 
     def add(self, held: HeldResult, begun: asyncio.Task[None] | None = None) -> bool:
-        """Hold a result until it is written; False if it is too large. `begun`: an attempt that is not over."""
+        """Hold a result until it is written; False if it is too large. `begun` is an unfinished attempt to write it."""
         if held.size > self._most:
             return False
         self._held[held.result.id] = held
@@ -93,7 +93,7 @@ class WaitingResults:
         return True
 
     async def stop(self, seconds: float) -> None:
-        """Write what waits, if that is quick."""
+        """Write the waiting results, for at most so many seconds."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._tasks.settled(), seconds)
         self._tasks.cancel()
@@ -138,23 +138,23 @@ T = TypeVar("T")
 
 _AT_ONCE = 4_000_000
 _CHUNKS_AT_ONCE = 1_000
-"""Bytes and chunks per transaction, because others wait for the file meanwhile."""
+"""Maximum bytes and chunks per transaction, because other writers wait for the database file meanwhile."""
 
 _LOOKED_AT = 0.02
 _LOOK_INTERVAL = 30.0
-"""The share of all that may be kept after which, or the seconds after which, old results are deleted."""
+"""Old results are deleted after writing this share of the allowed bytes, or after this many seconds."""
 
 _WAITING_BYTES = 64_000_000
 _LAST_CHANCE = 2.0
-"""Seconds to write what waits for the database when the gateway ends."""
+"""Seconds for writing the waiting results when the gateway stops."""
 
 Opened = Callable[[], Awaitable["KeptResults | None"]]
-"""The database once it is open; None if it cannot be opened."""
+"""Waits until the database is open; None if it cannot be opened."""
 
 
 @dataclass(frozen=True)
 class StoreLimits:
-    """How long results are kept, and how many bytes of them, as stored; and how many wait for the database."""
+    """How long results are kept, how many megabytes as stored, and how many bytes may wait for the database."""
 
     hours: float = 24.0
     megabytes: int = 256
@@ -162,7 +162,7 @@ class StoreLimits:
 
 
 class ResultStore:
-    """Complete results by id, in the database or, until it takes them, in memory."""
+    """Complete results by id, in the database or, until it accepts them, in memory."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class ResultStore:
         self._writing = BackgroundTasks(logger, "A result that was cut could not be written", (CatalogError,))
         self._forgetting = BackgroundTasks(logger, "Old results could not be deleted", (CatalogError,))
         self._written, self._looked_at = 0, float("-inf")
-        """Bytes since it was last looked at what is old, and when that was."""
+        """Bytes written since old results were last deleted, and when that was."""
 
     @property
     def waiting(self) -> int:
@@ -187,7 +187,7 @@ class ResultStore:
         return len(self._waiting)
 
     async def keep(self, result_id: str, caller: str, pieces: Pieces, max_tokens: int) -> bool:
-        """Keep a result; False if it is too large to wait for a database that does not take it."""
+        """Keep a result; False if the database does not accept it and it is too large to wait in memory."""
         result = KeptResult(result_id, caller, pieces.unit, pieces.count, max_tokens, pieces.size)
         chunks = pieces.chunks()
         held = HeldResult.of(result, await asyncio.to_thread(_held, chunks, self._waiting.most_bytes))
@@ -202,7 +202,7 @@ class ResultStore:
         return task.exception() is None or self._waiting.add(held)
 
     async def find(self, result_id: str, caller: str) -> KeptResult:
-        """A result of this caller. A missing result and another caller's give the same error."""
+        """Find a result of this caller. A missing result and another caller's result give the same error."""
         held = self._waiting.find(result_id)
         if held is not None:
             found = held.result if held.result.caller == caller else None
@@ -223,7 +223,9 @@ class ResultStore:
         return True
 
     async def pieces(self, result: KeptResult, first: int) -> tuple[int, list[tuple[int, bytes]]]:
-        """Pieces from a number on, each with its block, as stored together; none after the last."""
+        """The number after the last piece returned, and the pieces from `first` to the end of its chunk, each with its
+        block; no pieces after the last.
+        """
         if first >= result.pieces:
             return first, []
         held = self._waiting.find(result.id)
@@ -237,7 +239,7 @@ class ResultStore:
         return chunk.after, [(chunk.block, piece) for piece in pieces[first - chunk.first :]]
 
     async def remark(self, result: KeptResult) -> str:
-        """What a reader has to know of a result; "" if there is nothing."""
+        """The remark for readers of a result; "" if there is none."""
         held = self._waiting.find(result.id)
         if held is not None:
             chunk = held.chunk(result.pieces)
@@ -246,7 +248,7 @@ class ResultStore:
         return unpacked(chunk)[0].decode() if chunk is not None and chunk.block == REMARK else ""
 
     async def stop(self) -> None:
-        """Write what waits, if that is quick."""
+        """Write the waiting results, if that is quick, and stop."""
         await self._waiting.stop(_LAST_CHANCE)
         await self._forgetting.close()
         await self._writing.close()
@@ -282,7 +284,9 @@ class ResultStore:
         self._forget_old(kept, held.size)
 
     async def _kept_in_steps(self, begun: HeldResult, rest: Iterator[Chunk]) -> bool:
-        """A result that would not fit in memory: each step has its second, and there is nowhere else to keep it."""
+        """Write a result that would not fit in memory; each step may take a second. False if the database fails,
+        because there is nowhere else to keep it.
+        """
         result, stored = begun.result, 0
         try:
             kept = await self._breaker.within(self._database)
@@ -299,7 +303,7 @@ class ResultStore:
         return True
 
     def _forget_old(self, kept: KeptResults, written: int) -> None:
-        """Beside the call, which need not wait for it; and not after each, because all that is kept is looked at."""
+        """Start deleting old results in the background. Not after every write, because it examines all kept results."""
         limits, now = self._limits, time.monotonic()
         most = limits.megabytes * 1_000_000
         self._written += written
@@ -310,7 +314,7 @@ class ResultStore:
 
 
 def _held(chunks: Iterator[Chunk], most_bytes: int) -> list[Chunk]:
-    """All chunks; of too many bytes of them, the first."""
+    """All chunks, or just over `most_bytes` of the first ones; the iterator keeps the rest."""
     held: list[Chunk] = []
     size = 0
     while size <= most_bytes and (some := _some(chunks)):
@@ -331,5 +335,5 @@ def _some(chunks: Iterator[Chunk]) -> list[Chunk]:
 
 
 def new_result_id() -> str:
-    """An id that nobody can guess."""
+    """An id that cannot be guessed."""
     return f"r{secrets.token_hex(10)}"

@@ -1,7 +1,7 @@
-"""The parts of a result that a model reads: its texts, wherever they are, and the JSON in them. Pure.
+"""Reads the parts of a result that a model sees: its texts, wherever they are, and the JSON in them. Pure.
 
-Knows the shape of an MCP result, and nothing of limits or costs. Of a large result, `example` parses only the
-beginning, which is enough to learn its shape.
+Knows the shape of an MCP result, but not limits or costs. Of a large result, `example` parses only the beginning, which
+is enough to learn its shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_optimizer.runtime.lazy import lazy
 _NOT_TEXT = frozenset({"image", "audio"})
 
 PARSED = 1_000_000
-"""Bytes of JSON that are parsed. More would hold the interpreter too long and stays unparsed."""
+"""Maximum bytes of JSON that are parsed; parsing more would block the interpreter too long."""
 
 Text = str | LargeText
 
@@ -38,7 +38,7 @@ class Slot:
 
 
 _LONG = 1_000
-"""Characters from which a text is recognised without the name of its field."""
+"""Minimum characters of a text that is recognised in any field of the structured content."""
 
 
 class _NoJson:
@@ -49,13 +49,13 @@ NO_JSON = _NoJson()
 
 
 class RepeatedStructure(dict[str, Any]):
-    """Structured content that the texts of its result say too. On the wire it is an object like any other; no server
-    can send this type. Whoever knows what a client's model reads leaves one of the two out.
+    """Structured content that the texts of its result repeat. On the wire it looks like any other object; no server can
+    send this type. Code that knows which of the two a client's model reads can leave out the other.
     """
 
 
 def marked_as_repeated(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result, whose structured content its texts say too."""
+    """The result with its structured content marked as repeating the texts."""
     structured = result["structuredContent"]
     if isinstance(structured, dict):
         structured = RepeatedStructure(structured)
@@ -63,7 +63,7 @@ def marked_as_repeated(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Reading:
-    """One result, read once."""
+    """One result; each part is read on first use and remembered."""
 
     def __init__(self, result: Mapping[str, Any]) -> None:
         self.result = result
@@ -93,9 +93,9 @@ class Reading:
 
     @lazy
     def unsaid(self) -> Any:
-        """What of the structured content the texts do not say, or NO_JSON. A text says a value if it is that value, or
-        its JSON, alone or in a single field; a list may have a text for each element. Of a large structure, nothing is
-        known.
+        """The part of the structured content that the texts do not repeat, or NO_JSON. A text repeats a value if it is
+        that value or its JSON, alone or in a single field; a list may have a text for each element. A large structure
+        is not compared and counts as not repeated.
         """
         structured = self.structured
         texts = [slot.text for slot in self.slots if _is_text(self.blocks[slot.block])]
@@ -131,7 +131,7 @@ class Reading:
         return all(self._says([text], element) for text, element in zip(texts, value, strict=True))
 
     def in_text(self) -> dict[str, Any]:
-        """The same result without structured content; what only that says is a text after the others."""
+        """The result without structured content; the part that no text repeats is added as a last text."""
         rest = {key: value for key, value in self.result.items() if key != "structuredContent"}
         if self.unsaid is not NO_JSON:
             written = LargeText.of(self.unsaid) if isinstance(self.unsaid, LargeValue) else compact(self.unsaid)
@@ -140,7 +140,7 @@ class Reading:
 
     @lazy
     def texts(self) -> list[Text]:
-        """What a model pays for: the texts, or the structured content as JSON if there are none."""
+        """The texts that a model pays for: those of the blocks, or the structured content as JSON if there are none."""
         return [slot.text for slot in self.slots] or ([] if self.structured is NO_JSON else [self.structured_text])
 
     @lazy
@@ -150,11 +150,11 @@ class Reading:
 
     @lazy
     def value(self) -> Any:
-        """The only text as JSON, or NO_JSON, also if it is too large to be parsed."""
+        """The JSON value of the only text; NO_JSON if there is none or it is too large to be parsed."""
         return json_value(self.slots[0].text) if len(self.slots) == 1 else NO_JSON
 
     def forget_value(self) -> None:
-        """Free what was parsed; whoever asks again has it parsed again."""
+        """Free the parsed value; the next access parses again."""
         self.__dict__.pop("value", None)
 
     @lazy
@@ -179,10 +179,10 @@ def size_of(text: Text) -> int:
 
 
 def is_same_text(value: Any, text: Text) -> bool:
-    """Whether a value is this text."""
+    """Whether a value of the structured content is the same as a text."""
     if isinstance(value, LargeText) and isinstance(text, str):
         return value.size <= PARSED and value.parsed() == text
-    # A large text that occurs twice in a message was read once.
+    # A large text that occurs twice in a message is one object.
     return value is text or (isinstance(value, str) and value == text)
 
 
@@ -198,12 +198,12 @@ def _slot(number: int, block: Any) -> Slot | None:
     resource = block.get("resource")
     if isinstance(resource, dict) and isinstance(resource.get("text"), Text):
         return Slot(number, _light(resource["text"]))
-    # A link to a resource, or a kind of block this program does not know: a model reads it as JSON.
+    # A model reads a resource link, or a block of unknown type, as JSON.
     return None if _is_binary(block) else Slot(number, compact(block))
 
 
 def _light(text: Text) -> Text:
-    """As a string, unless it is too large."""
+    """The text as a string, unless it is too large."""
     return text.parsed() if isinstance(text, LargeText) and text.size <= PARSED else text
 
 
@@ -213,7 +213,7 @@ def _is_binary(block: Mapping[str, Any]) -> bool:
 
 
 def compact(value: Any) -> str:
-    """JSON without unnecessary whitespace, including large values."""
+    """JSON without unnecessary whitespace, for values that may contain large ones."""
     return json_text.compact(value, RawJson.parsed)
 
 
@@ -231,7 +231,7 @@ def json_value(text: Text) -> Any:
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8, including half surrogate pairs; in chunks, because each chunk holds the interpreter."""
+    """Encode as UTF-8, including half surrogate pairs; in chunks, because encoding blocks the interpreter."""
     if len(text) <= _ENCODED or text.isascii():
         # ASCII is a plain copy, however long.
         return text.encode("utf-8", "surrogatepass")
@@ -247,11 +247,11 @@ def decoded(data: bytes) -> str:
 
 
 _EXAMPLE_READ = 32 * 1024
-"""Characters that are parsed."""
+"""Characters that are parsed for an example."""
 
 
 def example(reading: Reading) -> Any:
-    """What the result contains, or NO_JSON."""
+    """An example of the JSON that a tool returns, or NO_JSON."""
     structured = reading.structured
     if isinstance(structured, LargeValue):
         return _beginning(bytes(structured.json[:_EXAMPLE_READ]))
@@ -262,7 +262,7 @@ def example(reading: Reading) -> Any:
 
 
 def _is_wrapped_text(structured: Any) -> bool:
-    """Python servers wrap a text like this; it may well be JSON."""
+    """Whether the structured content is a text in `result`, as Python servers wrap one; the text may be JSON."""
     return isinstance(structured, dict) and len(structured) == 1 and isinstance(structured.get("result"), str)
 
 
@@ -272,12 +272,12 @@ def _only_text(reading: Reading) -> Any:
     text = reading.slots[0].text
     if isinstance(text, LargeText):
         return _beginning(text.beginning(_EXAMPLE_READ).encode())
-    # Half a surrogate pair is no reason to learn nothing.
+    # Replace half surrogate pairs, because one must not prevent learning.
     return reading.value if len(text) <= _EXAMPLE_READ else _beginning(text[:_EXAMPLE_READ].encode("utf-8", "replace"))
 
 
 def _beginning(text: bytes) -> Any:
-    """The values of a JSON text that ends somewhere in the middle, without those that are not complete."""
+    """The complete values of a JSON text that may be cut off anywhere."""
     try:
         found = pydantic_core.from_json(text, allow_partial=True)
     except ValueError:
@@ -286,7 +286,7 @@ def _beginning(text: bytes) -> Any:
     while isinstance(inner, dict | list) and inner:
         last = next(reversed(inner)) if isinstance(inner, dict) else len(inner) - 1
         if isinstance(inner, list) and last:
-            # A list shows with its other elements which keys they have.
+            # The other elements of the list show which keys an element has.
             inner.pop()
             break
         inner = inner[last]

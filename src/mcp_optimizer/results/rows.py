@@ -26,7 +26,7 @@ COLUMN_KEYS = ("columns", "columnNames", "column_names", "fields", "headers", "h
 ROW_KEYS = ("rows", "data", "values", "records", "results")
 
 _LOOKED_AT = 200
-"""Rows whose columns are examined; a table may have a million."""
+"""Rows whose columns are examined; a table may have a million rows."""
 
 
 class TextTable(StrEnum):
@@ -58,7 +58,7 @@ class LineTable:
 
 
 _OBJECT = (dict, Mapping)
-"""`dict` first: to ask whether something is any kind of mapping takes ten times as long."""
+"""`dict` first: checking for `Mapping` takes ten times as long."""
 
 
 def find_table(value: Any) -> Table | None:
@@ -131,7 +131,7 @@ def _may_be_csv(first: str) -> bool:
 
 
 def csv_records(lines: Sequence[str]) -> list[str]:
-    """Lines, except that a line with an open quote continues in the next."""
+    """The records of a CSV text: its lines, joined where a quote stays open."""
     found: list[str] = []
     is_open = False
     for line in lines:
@@ -204,7 +204,7 @@ def _csv(lines: Sequence[str]) -> LineTable | None:
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    """At least two names, each short, all different, none a number or a piece of a sentence."""
+    """Whether the cells are at least two names, each short, all different, none a number or part of a sentence."""
     names = [cell.strip() for cell in cells]
     return (
         len(names) >= 2

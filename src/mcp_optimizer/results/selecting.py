@@ -1,8 +1,8 @@
 """Applies an expression without blocking other work: small jobs in a thread, everything else in a process.
 
-Parsing fifty megabytes or taking a million steps would block everything else and take several times the memory. So a
-small result is tried in a thread with part of the budget; if it needs more, a separate process starts over and ends
-with the job. Called by pipeline and reader; run as a module, this is that process.
+Parsing fifty megabytes or taking a million steps would block all other work and take several times the memory. So a
+small result is tried in a thread with part of the budget; if that does not suffice, a separate process starts over and
+exits after the job. Called by `pipeline` and `reader`; run as a module, this file is that process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_SELECTED = 64_000_000
 """Maximum bytes of JSON for `select`."""
 
 AT_ONCE = 100_000
-"""Steps taken in a thread: about fifty milliseconds, during which other work is slower."""
+"""Maximum steps in a thread: about fifty milliseconds, during which other work is slower."""
 
 _THREADS = 2
 _MEMORY = 1 << 30
@@ -35,13 +35,15 @@ _MEMORY_PER_BYTE = 48
 _MOST_SECONDS = 60.0
 _CHUNK = 256 * 1024
 _REFUSED = 3
-"""The exit code that means the output is the reason."""
+"""The exit code of a refusal; the output is then the reason."""
 
 NEEDS_JSON = "select needs JSON, and this result is plain text. Use search, or read it with offset."
 
 
 class Selecting:
-    """Few jobs at a time in threads, which others need too; one at a time in a process, which may take much memory."""
+    """Limits the jobs: few in threads, which other work needs too; one at a time in a process, which may take much
+    memory.
+    """
 
     def __init__(self) -> None:
         self._few = asyncio.Semaphore(_THREADS)
@@ -56,8 +58,8 @@ class Selecting:
     ) -> Selection:
         """What the expression selects.
 
-        `texts` are JSON values separated by commas, `size` bytes together; `value` is their parsed form, if they are
-        small enough to be parsed here.
+        `texts` are JSON values separated by commas, `size` bytes together; `value` returns their parsed form, if they
+        are small enough to be parsed in this process.
         """
         if value is not None:
             with suppress(TooMuch):
@@ -77,9 +79,9 @@ class Selecting:
         return Selection.of(text, remarks)
 
     async def of_result(self, projection: Projection, reading: Reading) -> Selection:
-        """What the expression selects of a result that has just come.
+        """What the expression selects from a result that has just arrived.
 
-        A value that stands alone in an object is what an expression means, unless it names the object's key.
+        If the result is an object with a single value, the expression applies to that value, unless it names the key.
         """
         inner = unwrapped(reading)
         if inner is None:
@@ -102,7 +104,7 @@ class Selecting:
 
 
 def unwrapped(reading: Reading) -> Reading | None:
-    """What stands alone in the object of a structured content: JSON that is the text as well, or FastMCP's `result`."""
+    """The only value in a structured content: JSON that is also the text, or FastMCP's `result`; otherwise None."""
     structured = reading.structured
     if not isinstance(structured, dict) or len(structured) != 1:
         return None
@@ -114,7 +116,7 @@ def unwrapped(reading: Reading) -> Reading | None:
 
 
 def selectable(reading: Reading) -> Reading:
-    """The part of a result that an expression is applied to: its structured content, unless the text is the same."""
+    """The part of a result that an expression is applied to: its structured content, unless the text repeats it."""
     if (inner := unwrapped(reading)) is not None and inner.structured is NO_JSON:
         return inner
     structured, texts = reading.structured, [slot.text for slot in reading.slots]
@@ -125,7 +127,7 @@ def selectable(reading: Reading) -> Reading:
 
 
 def _large_json(reading: Reading) -> RawJson | None:
-    """The result for an expression, if it is too large to be parsed here."""
+    """The result as unparsed JSON, if it is too large to be parsed in this process."""
     if reading.structured is not NO_JSON:
         return reading.structured if isinstance(reading.structured, LargeValue) else None
     [text] = [slot.text for slot in reading.slots] if len(reading.slots) == 1 else [""]
@@ -156,7 +158,7 @@ def _tried(projection: Projection, size: int, value: Callable[[], Any]) -> Selec
 
 
 async def _answered(texts: AsyncIterator[bytes], projection: Projection, size: int) -> tuple[int, bytes, bytearray]:
-    """The exit code, the first line and the rest of what the process writes."""
+    """Run the process; return its exit code, the first line and the rest of its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", __name__),
         stdin=asyncio.subprocess.PIPE,
@@ -169,7 +171,7 @@ async def _answered(texts: AsyncIterator[bytes], projection: Projection, size: i
     try:
         # The process may refuse before it has read everything.
         with suppress(OSError):
-            # Not as an argument, because other users can see those.
+            # Not as an argument, because other users of the machine can see arguments.
             asked = [projection.expression, size, projection.limits.model_dump()]
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             async for text in texts:
@@ -191,7 +193,7 @@ _NEEDED = frozenset({"PATH", "PYTHONPATH", "PYTHONHOME", "SYSTEMROOT", "LD_LIBRA
 
 
 def main() -> int:
-    """The process: reads the values, writes the remarks on the selection as a line, then its text as a JSON string."""
+    """Run as the process: read the values, write the selection's remarks as a line, then its text as a JSON string."""
     expression, size, limits = json.loads(sys.stdin.buffer.readline())
     with suppress(ImportError, ValueError, OSError):
         import resource
@@ -217,7 +219,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Skips freeing what was parsed.
+    # Exit without freeing the parsed values.
     code = main()
     sys.stdout.flush()
     os._exit(code)

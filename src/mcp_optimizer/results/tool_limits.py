@@ -1,7 +1,7 @@
-"""The limits that a tool sets itself: what calls and schemas call them, and what results say of rows left out.
+"""Recognises limits that tools set themselves, by the parameters of calls and schemas and by keys in results.
 
-Pure. Models write arguments, servers write schemas and results, so any value may stand anywhere. Only keys are looked
-at: no part of a result is parsed or searched for this. The parameter names are those of 10,638 tools of 433 real
+Pure. Models write arguments, servers write schemas and results, so any value may occur anywhere. Only keys are
+examined: no part of a result is parsed or searched for this. The parameter names are those of 10,638 tools of 433 real
 servers.
 """
 
@@ -19,24 +19,24 @@ from mcp_optimizer.results.metadata import DataInfo
 
 
 class Kind(Enum):
-    """What a key in a result says."""
+    """What a key in a result says about more rows."""
 
     MORE = auto()
-    """True: there is more; false: there is not."""
+    """True if there are more rows, false if not."""
     END = auto()
-    """The other way round."""
+    """False if there are more rows, true if not."""
     NEXT = auto()
-    """Where to read on; empty: there is no more."""
+    """Where to read on; empty if there are no more rows."""
     TOTAL = auto()
     """How many rows there are."""
     AMOUNT = auto()
-    """The same, or a sum of money: only beside signs of pages it is surely a number of rows."""
+    """A number of rows or a sum of money: certainly a number of rows only next to signs of pages."""
     UNSURE = auto()
-    """Where to read on, or where this begins."""
+    """Where to read on, or where this part begins."""
 
 
 def spelled(names: Iterable[str]) -> frozenset[str]:
-    """Names as they are spelled: `has more` is has_more, has-more, hasMore, HasMore, hasmore."""
+    """All spellings of names: `has more` gives has_more, has-more, hasMore, HasMore, hasmore."""
     found = set()
     for name in names:
         first, *rest = words = name.split()
@@ -67,7 +67,7 @@ _SAYING = {
     Kind.UNSURE: ("cursor",),
 }
 SAYING: Mapping[str, Kind] = {key: kind for kind, names in _SAYING.items() for key in spelled(names)}
-"""Keys of a result that say whether there is more."""
+"""Keys of a result that say whether there are more rows."""
 
 HOLDERS: Mapping[str, None] = dict.fromkeys(
     spelled(
@@ -77,7 +77,7 @@ HOLDERS: Mapping[str, None] = dict.fromkeys(
         )
     )
 )
-"""Keys under which these may stand one level down."""
+"""Keys of objects that may contain the keys of `SAYING`, one level down."""
 
 PAGES: Mapping[str, None] = dict.fromkeys(
     spelled(
@@ -87,7 +87,7 @@ PAGES: Mapping[str, None] = dict.fromkeys(
         )
     )
 )
-"""Keys beside a total that show that it is one of rows."""
+"""Keys in the same object as a total that show that it counts rows."""
 
 LIMITS: Mapping[str, None] = dict.fromkeys(
     spelled(
@@ -112,12 +112,12 @@ CURSORS: Mapping[str, None] = dict.fromkeys(
         )
     )
 )
-"""Parameters that choose a part of the rows: what is returned need not be all, whatever the limit is."""
+"""Parameters that choose a part of the rows: a result may be incomplete whatever the limit is."""
 
 WRAPPERS: Mapping[str, None] = dict.fromkeys(
     ("params", "request", "query", "options", "pagination", "paging", "input", "args", "body")
 )
-"""Parameters that are objects, under which a tool may expect its limit."""
+"""Parameters that are objects and may contain the limit."""
 
 
 _LONGEST_NUMBER = 9
@@ -126,7 +126,7 @@ _NUMBERS = frozenset({"integer", "number", "string"})
 
 
 class AskedLimits(NamedTuple):
-    """What a call says of limits: each parameter and its value, if known, and how many rows come before."""
+    """The limits that a call sets: each parameter and its value, if known, and how many rows it skips."""
 
     limits: tuple[tuple[str, int | None], ...] = ()
     before: int | None = 0
@@ -139,7 +139,7 @@ class AskedLimits(NamedTuple):
 
 
 def asked_of(arguments: Any, schema: Any) -> AskedLimits:
-    """What a call says of limits, by its arguments in the tool's own shape and by the defaults in its schema."""
+    """The limits that a call sets, read from its arguments in the tool's own shape and from the schema's defaults."""
     limits: list[tuple[str, int | None]] = []
     before: int | None = 0
     page: int | None = None
@@ -152,7 +152,7 @@ def asked_of(arguments: Any, schema: Any) -> AskedLimits:
             about = about if isinstance(about, dict) else _NO_OBJECT
             value = about.get("default") if value is None else value
             if name in LIMITS:
-                if _isnumber_of_rows(value, about):
+                if _is_number_of_rows(value, about):
                     limits.append((name, number_of_rows(value)))
                 continue
             is_paged = True
@@ -175,7 +175,7 @@ _ASKING: Mapping[str, None] = {**LIMITS, **OFFSETS, **NUMBERED, **CURSORS}
 
 
 def _levels(arguments: Any, schema: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Arguments with the schemas of their properties: of the call, and of objects in which arguments may stand."""
+    """Arguments with the schemas of their properties: those of the call, then those of its wrapper objects."""
     given = arguments if isinstance(arguments, dict) else _NO_OBJECT
     root = schema if isinstance(schema, dict) else _NO_OBJECT
     declared = properties_of(root)
@@ -189,7 +189,7 @@ def _levels(arguments: Any, schema: Any) -> Iterator[tuple[Mapping[str, Any], Ma
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema, or the definition that it names. Only one step, so that a circle ends."""
+    """A schema, or the definition that it refers to. Follows only one reference, so a cycle cannot loop."""
     if not isinstance(schema, dict):
         return _NO_OBJECT
     if (place := reference_of(schema)) is None:
@@ -199,7 +199,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else schema
 
 
-def _isnumber_of_rows(value: Any, declared: Mapping[str, Any]) -> bool:
+def _is_number_of_rows(value: Any, declared: Mapping[str, Any]) -> bool:
     """Whether a parameter with the name of a limit can be one: `count` is sometimes a switch."""
     if isinstance(value, bool | list | dict):
         return False
@@ -208,7 +208,7 @@ def _isnumber_of_rows(value: Any, declared: Mapping[str, Any]) -> bool:
 
 
 def number_of_rows(value: Any, least: int = 1) -> int | None:
-    """A number of rows; None if it is none."""
+    """A value as a number of rows; None if it cannot be one."""
     if isinstance(value, str) and len(value) <= _LONGEST_NUMBER and value.isascii() and value.isdecimal():
         value = int(value)
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
@@ -217,7 +217,7 @@ def number_of_rows(value: Any, least: int = 1) -> int | None:
 
 
 LINE_ROOM = 24
-"""Tokens of the line about a tool's limit."""
+"""Tokens reserved for the line about a tool's limit."""
 
 _PAGE_NUMBERS = PAGES.keys() - {"count"}
 _LOOKED_AT = 200
@@ -226,7 +226,7 @@ _PLACES = frozenset({"href", "url", "cursor", "token"})
 
 
 class ShownRows(NamedTuple):
-    """What a result shows of a list: how many rows, and the objects that may say whether there are more."""
+    """The rows that a result shows: how many, and the objects that may say whether there are more."""
 
     rows: int | None = None
     objects: tuple[Mapping[str, Any], ...] = ()
@@ -237,7 +237,7 @@ class ShownRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Extent:
-    """Whether a tool's own limit cut its result, None if that is not known; and the limit that was reached, if any."""
+    """Whether a tool's own limit cut its result (None if unknown), and the limit that was reached, if any."""
 
     is_cut: bool | None = None
     limit: int | None = None
@@ -245,7 +245,7 @@ class Extent:
     rows: int | None = None
     unit: str = "row"
     is_told: bool = False
-    """Whether the model has to be told: it does not read it in the result."""
+    """Whether the model needs a line about it, because it cannot see it in the result."""
 
     @property
     def matters(self) -> bool:
@@ -254,7 +254,7 @@ class Extent:
 
     @property
     def line(self) -> str:
-        """What the model is told."""
+        """The line for the model; "" if it needs none."""
         if not self.is_told or not self.matters:
             return ""
         count = "Only a part" if self.rows is None else f"{self.rows:,} {self.unit}{'' if self.rows == 1 else 's'}"
@@ -265,16 +265,16 @@ class Extent:
         return f"[{count}, the tool's limit ({self.name}): there may be more.]"
 
     def of_a_part(self, *, is_guess: bool) -> Extent:
-        """The same for what was selected, where the model does not read it. A wrong guess selects nothing."""
+        """The extent for a selection, in which the model cannot see it. A wrong guess selects nothing: no line."""
         return replace(self, is_told=self.matters and not is_guess)
 
     def remark(self) -> str:
-        """The same as text, to be kept beside the result; "" if there is nothing to say."""
+        """The extent as text, to be kept with the result; "" if there is nothing to say."""
         return json.dumps([self.is_cut, self.limit, self.name, self.rows, self.unit]) if self.matters else ""
 
     @classmethod
     def of(cls, remark: str) -> Extent:
-        """From a remark; without one, nothing is known."""
+        """The extent in a remark; unknown if the remark is empty."""
         if not remark:
             return cls()
         is_cut, limit, name, rows, unit = json.loads(remark)
@@ -285,16 +285,16 @@ COMPLETE = Extent(is_cut=False)
 UNKNOWN = Extent()
 CUT = Extent(is_cut=True)
 Judge = Callable[[ShownRows], Extent]
-"""Says of what a result shows whether it is all."""
+"""Decides whether the rows that a result shows are all rows."""
 
 
 def no_limit(around: ShownRows) -> Extent:
-    """The judge of a result that no tool's limit concerns, unless it says so itself."""
+    """The judge for a result without limits in its call: only the result itself can say that there are more rows."""
     return extent_of(around, AskedLimits())
 
 
 def extent_of(around: ShownRows, asked: AskedLimits) -> Extent:
-    """Whether there are more rows. What the result says counts more than what its number of rows suggests."""
+    """Whether there are more rows. What the result says takes precedence over what its number of rows suggests."""
     said = _said(around, asked) if around.objects else None
     if said is False:
         return COMPLETE
@@ -312,10 +312,10 @@ def extent_of(around: ShownRows, asked: AskedLimits) -> Extent:
 
 
 def objects_in(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects of a result that may say whether there is more: itself, and those for this one level down."""
+    """The objects of a result that may say whether there are more rows: the result itself and its `HOLDERS`."""
     if not isinstance(value, dict):
         return
-    # Asked first, because it makes no set, and most results say nothing.
+    # Checked first, because `isdisjoint` builds no set and most results say nothing.
     if not value.keys().isdisjoint(SAYING.keys()):
         yield value
     if value.keys().isdisjoint(HOLDERS.keys()):
@@ -326,7 +326,7 @@ def objects_in(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def only_list(value: Any) -> int | None:
-    """How many elements the list has that a result is, or the only one in it."""
+    """The length of a result that is a list, or of the only list in an object."""
     if isinstance(value, dict) and len(value) <= _LOOKED_AT:
         lists = [inner for inner in value.values() if isinstance(inner, list)]
         value = lists[0] if len(lists) == 1 else None
@@ -334,7 +334,7 @@ def only_list(value: Any) -> int | None:
 
 
 def _said(around: ShownRows, asked: AskedLimits) -> bool | None:
-    """Whether the result says that there is more. Where it contradicts itself, there may be: that is the safe side."""
+    """Whether the result says that there are more rows. If it contradicts itself, assume more, to be safe."""
     found: set[bool | None] = set()
     for said in around.objects:
         for key in said.keys() & SAYING.keys():
@@ -349,7 +349,7 @@ def _said(around: ShownRows, asked: AskedLimits) -> bool | None:
 
 
 def _is_unsure(around: ShownRows) -> bool:
-    """Whether something in the result may mean that there is more."""
+    """Whether something in the result may mean that there are more rows."""
     for said in around.objects:
         for key in said.keys() & SAYING.keys():
             kind, value = SAYING[key], said[key]
@@ -374,16 +374,16 @@ def _of_flag(kind: Kind, value: Any) -> bool | None:
 def _of_total(value: Any, rows: int | None, asked: AskedLimits, *, is_paged: bool) -> bool | None:
     total = number_of_rows(value, least=0)
     if total is None or rows is None or asked.before is None or total < rows:
-        # Below what is shown it is no number of rows.
+        # A total below the rows shown does not count rows.
         return None
     if total == rows and not is_paged and any(most == rows for _, most in asked.limits):
-        # Many tools count what they return, so that this total is the limit once more; but not beside a page's number.
+        # Many tools count only the rows they return, so this total just repeats the limit, except next to page numbers.
         return None
     return total > rows + asked.before
 
 
 def _is_token(value: Any) -> bool | None:
-    """Whether this is where to read on. A sentence is something else: what to do next."""
+    """Whether a value says where to read on; None if unclear, such as a sentence that says what to do next."""
     if value is None or value is False:
         return False
     if isinstance(value, str):
@@ -397,7 +397,7 @@ def _is_token(value: Any) -> bool | None:
 
 
 def with_extent(data: DataInfo | None, extent: Extent, max_rows: int, *, is_cut: bool) -> DataInfo | None:
-    """What is said of a result's rows. `is_cut`: by the gateway, whose limit is then the one that counts."""
+    """The reported data with the tool's limit. `is_cut`: the gateway cut the result, so its own limit is reported."""
     if data is None:
         if not extent.matters:
             return None

@@ -1,7 +1,8 @@
-"""Why an expression matched nothing: a key that does not exist, a condition that nothing fulfils, an empty list. Pure.
+"""Explains why an expression matched nothing: a missing key, a condition that no element meets, an empty list. Pure.
 
-Follows the expression step by step, with all values that each step gets, to the step after which none is left. Where
-that cannot be told, it names only the keys that exist. Called by `projection`, within a budget like the expression's.
+Follows the expression step by step, with all values that reach each step, to the step after which no value is left. If
+that step cannot be found, only the existing keys are named. Called by `projection`, within a budget like the
+expression's.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from mcp_optimizer.results.projection import Node, reaching
 
 _GROUPING = frozenset({"count_by", "group_by", "sum_by"})
 _TEXT = re.compile(r"[\w .:/-]{1,24}", re.ASCII)
-"""What a model may have meant as text, although JMESPath reads it as a key, as in `status == open`."""
+"""A key that a model may have meant as text, as in `status == open`."""
 
 
 def is_nothing(found: Any, depth: int = 2) -> bool:
-    """Whether an output holds no value: null, empty, or lists and objects of nothing else."""
+    """Whether an output holds no value: null, empty, or lists and objects that contain only such values."""
     if not isinstance(found, list | dict):
         return found is None
     members = found if isinstance(found, list) else found.values()
@@ -30,7 +31,7 @@ def is_nothing(found: Any, depth: int = 2) -> bool:
 
 
 def unmatched(interpreter: Interpreter, node: Node, value: Any) -> Unmatched | None:
-    """Why nothing was found; None if what was found is what the value holds there, such as an object of nulls."""
+    """Why nothing was found; None if the output is what the value holds in that place, such as an object of nulls."""
     try:
         left = _Steps(interpreter).after(node, [value])
     except _Stopped as stopped:
@@ -50,7 +51,7 @@ def lacking(interpreter: Interpreter, node: Node, value: Any) -> Unmatched | Non
 
 
 class _Stopped(Exception):
-    """Nothing is left after a step. `there` are the values that the step was applied to, if it does not fit them."""
+    """No value is left after a step. `there` are the values that the step was applied to, if it does not fit them."""
 
     def __init__(self, why: str, there: Sequence[Any] = ()) -> None:
         super().__init__(why)
@@ -72,7 +73,7 @@ class _Steps:
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
         self.lacking: list[tuple[Node, _Stopped]] = []
-        """Keys that do not exist, each with the object or list that the expression makes of it and others."""
+        """Missing keys, each with the node that builds the object or list in which the key is null."""
         self._kinds: Mapping[str, Callable[[Node, list[Any]], list[Any]]] = {
             "current": lambda _node, values: values,
             "identity": lambda _node, values: values,
@@ -93,7 +94,7 @@ class _Steps:
         }
 
     def after(self, node: Node, values: list[Any]) -> list[Any]:
-        """What a node finds in the values, without nulls. Raises _Stopped if that is nothing."""
+        """What a node finds in the values, without nulls. Raises _Stopped if it finds nothing."""
         self._interpreter.spend(len(values))
         return self._kinds.get(node["type"], self._other)(node, values)
 
@@ -175,7 +176,7 @@ class _Steps:
         return self._visited(node, values)
 
     def _other(self, node: Node, values: list[Any]) -> list[Any]:
-        """A function or an operator: nothing comes of it if nothing goes in."""
+        """Handle a function or an operator: it finds nothing if its operands find nothing."""
         given = [child for child in node["children"] if child["type"] != "expref"]
         stops = list(self._stops(given, values))
         if stops:
@@ -201,7 +202,7 @@ class _Steps:
                 pass
 
     def _unfitting(self, condition: Node, elements: list[Any]) -> Iterator[_Stopped]:
-        """The parts of a condition that fit none of the elements, such as a key that none has."""
+        """The parts of a condition that fit no element, such as a key that no element has."""
         kind, children = condition["type"], condition["children"]
         if kind in self._kinds:
             yield from (stopped for stopped in self._stops([condition], elements) if not stopped.is_empty)
@@ -218,7 +219,7 @@ def _are_empty(values: Sequence[Any]) -> bool:
 
 
 def _most_telling(stops: Sequence[_Stopped]) -> _Stopped:
-    """A key that does not exist before a place that is empty."""
+    """Prefer a missing key to a place that is empty."""
     return next((stopped for stopped in stops if not stopped.is_empty), stops[0])
 
 
@@ -250,7 +251,7 @@ def _items(count: int) -> str:
 
 
 def _name(node: Node, otherwise: str) -> str:
-    """What a model calls the place where a path ends."""
+    """The name that a notice uses for the place where a path ends."""
     if node["type"] == "field":
         return written_key(node["value"])
     if node["type"] == "subexpression":

@@ -1,7 +1,7 @@
 """Work that requests do not wait for: done after a reply, or when no foreground work runs.
 
-`Afterwards` runs what is written down of a call in the next turn of the event loop, in order, or a little later
-together. `ForegroundGate` lets background writes wait for a pause: both share one interpreter.
+`Afterwards` does the bookkeeping of a call in the next turn of the event loop, in order, or collects it for a little
+while. `ForegroundGate` makes background writes wait for a pause, because both share one interpreter.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ logger = logging.getLogger(__name__)
 Work = Callable[[], None]
 
 _MOST = 32
-"""Pieces of work that are collected. A call leaves two, of some 25 µs each, and others wait for all of them."""
+"""Pieces of work that are collected. A call leaves two, of about 25 µs each, and requests wait for the whole batch."""
 
 
 class Afterwards:
-    """The work of one part, in the event loop's thread."""
+    """The deferred work of one part, done in the event loop's thread."""
 
     def __init__(self, together: float = 0.0) -> None:
-        """`together`: seconds for which work is collected. At a stretch it takes two thirds of the time that it takes
-        between other things, which drive its code from the processor's caches.
+        """`together`: seconds for which work is collected. In one batch it takes two thirds of the time that it takes
+        between other work, which evicts its code from the processor's caches.
         """
         self._together = together
         self._waiting: deque[Work] = deque()
@@ -33,7 +33,7 @@ class Afterwards:
         self._is_finishing = False
 
     def do(self, work: Work) -> None:
-        """Soon; at once where no event loop runs."""
+        """Does the work soon; at once if no event loop runs."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -47,7 +47,7 @@ class Afterwards:
             self._due = loop.call_soon(self.finish)
 
     def finish(self) -> None:
-        """Do now what waits; if work itself asks for it, the rest comes after that."""
+        """Does all waiting work now; if work itself calls this, the rest follows after that work."""
         if self._is_finishing:
             return
         if self._due is not None:
@@ -65,7 +65,7 @@ def _attempt(work: Work) -> None:
     try:
         work()
     except Exception:
-        # It costs neither the rest nor whoever comes next.
+        # A failure must affect neither the rest of the work nor later requests.
         logger.exception("Cannot do deferred work")
 
 
@@ -75,7 +75,7 @@ _BEGIN = 0.05
 
 
 class ForegroundGate:
-    """Tracks foreground work and lets background work wait for a pause in it."""
+    """Tracks foreground work and makes background work wait for a pause in it."""
 
     def __init__(self, patience: float = _PATIENCE) -> None:
         self._patience = patience
@@ -85,7 +85,7 @@ class ForegroundGate:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Held while foreground work runs."""
+        """Entered around foreground work."""
         self._working += 1
         self._quiet.clear()
         try:
@@ -96,7 +96,7 @@ class ForegroundGate:
                 self._quiet.set()
 
     async def wait(self) -> None:
-        """Wait until no foreground work runs, up to a maximum time."""
+        """Waits until no foreground work runs, up to a maximum time."""
         await asyncio.sleep(_BEGIN)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):

@@ -1,4 +1,4 @@
-"""uvicorn's server, ended by whoever runs it. Knows nothing of what it serves."""
+"""uvicorn's server, stopped by its caller instead of signals. Knows nothing of what it serves."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import uvicorn
 
 
 class HttpServer(uvicorn.Server):
-    """Signal handling of its own would end us before our children."""
+    """A server without its own signal handling, which would end us before our child processes."""
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
 
     def finish(self) -> None:
-        """Take no more connections, and end when those that are open have their answers."""
+        """Accepts no more connections, and ends when open ones have their answers."""
         self.should_exit = True
 
     def break_off(self) -> None:
-        """End now."""
+        """Ends now."""
         self.force_exit = True

@@ -11,8 +11,8 @@ _T = TypeVar("_T")
 class lazy(cached_property[_T]):  # noqa: N801
     """`cached_property` without its lock.
 
-    Before Python 3.12 that lock is shared by all instances: while a thread reads a large result, the event loop could
-    not read a small one. Here two threads may compute the same value twice, which costs only time.
+    Before Python 3.12 all instances share that lock: while a thread reads a large result, the event loop could not read
+    a small one. Without it, two threads may compute the same value twice, which costs only time.
     """
 
     @overload

@@ -1,8 +1,8 @@
 """Cheaper imports: packages whose modules are loaded one by one, and imports without the garbage collector.
 
-Some libraries import everything in their `__init__`, for those who want the short names; `load_later` delays that until
-one of these names is used. `quick_imports` saves about a fifth of the processor time where a command loads its heavy
-parts. Knows none of them.
+Some libraries import everything in their `__init__` to offer short names; `load_later` delays that until one of these
+names is used. `quick_imports` saves about a fifth of the processor time where a command loads its heavy parts. Knows
+none of these packages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def load_later(*names: str) -> None:
-    """Put off the `__init__` of these packages. One that is imported already, or is not there, is left alone."""
+    """Delays the `__init__` of these packages. A package that is already imported or not installed is left alone."""
     for name in names:
         if name not in sys.modules and (spec := find_spec(name)) is not None and spec.loader is not None:
             sys.modules[name] = package = module_from_spec(spec)
@@ -30,17 +30,17 @@ def load_later(*names: str) -> None:
 
 
 class _Later:
-    """A package's `__getattr__`: asked for what it does not have yet."""
+    """A package's `__getattr__`, called for names that the package does not have yet."""
 
     def __init__(self, spec: ModuleSpec) -> None:
         self._spec = spec
         self._has_begun = False
-        # Others wait for the names; the thread that runs the `__init__` may ask for more.
+        # Other threads wait for the names; the thread that runs the `__init__` may look up further ones.
         self._running = RLock()
 
     def __call__(self, name: str) -> Any:
         package = sys.modules[self._spec.name]
-        # Python itself asks packages for names like these, which may not exist.
+        # Python itself looks up such names in packages, where they may not exist.
         if not name.startswith("__") or name == "__all__":
             if find_spec(f"{self._spec.name}.{name}") is not None:
                 return import_module(f"{self._spec.name}.{name}")
@@ -57,7 +57,9 @@ class _Later:
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Nothing is collected meanwhile, and what was made is not looked at again: modules live as long as the process."""
+    """Stops garbage collection meanwhile and exempts all objects from it afterwards: modules live as long as the
+    process.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,6 +1,7 @@
-"""numpy, loaded when it is first used: a gateway that nobody has searched does without it, and its 12 MB.
+"""numpy, loaded on first use: a gateway without searches saves its 12 MB.
 
-Until then vectors, masks and counts are bytes. What is imported from here must not be used while a module is imported.
+Until then vectors, masks and counts are bytes. Names imported from this module must not be used while a module is
+imported.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 else:
 
     class _Numpy:
-        """Stands for the module."""
+        """Stands for the numpy module."""
 
         def __getattr__(self, name: str) -> Any:
             import numpy

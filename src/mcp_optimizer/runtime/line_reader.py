@@ -1,9 +1,9 @@
-"""A stream reader that shows a line to whoever takes it in the turn of the event loop in which it arrives.
+"""A stream reader that passes a line to a callback in the same turn of the event loop in which it arrives.
 
-Reading a stream wakes a task, which runs in the next turn. Nearly every message arrives alone and in one piece, and
-needs no such task. Whatever else arrives waits to be read as from any stream: a part of a line, several lines, or a
-line that comes while the reader is busy. So the order of lines, the bounds and the pauses are the reader's own.
-Knows no messages.
+Reading a stream wakes a task, which runs in the next turn. Nearly every message arrives alone and complete, and needs
+no such task. All other data waits to be read as from any stream: a partial line, several lines, or a line that arrives
+while the reader is busy. So the order of lines, the limits and the flow control are the reader's own. Knows nothing of
+messages.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 _LONGEST = 64 * 1024
-"""Bytes of a line that is shown; taking it must not delay everybody else."""
+"""Bytes of a line that is passed on directly; handling it must not delay other requests."""
 
 Takes = Callable[[bytes], bool]
-"""Takes a line, without its end, or says that it must be read like the others. Must not raise."""
+"""Takes a line without its end; returns False if it must be read like the others. Must not raise."""
 
 
 class LineReader(asyncio.StreamReader):
-    """Some lines of a stream are taken when they arrive, and the others are read."""
+    """A stream reader with a callback that may take lines when they arrive."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -30,7 +30,7 @@ class LineReader(asyncio.StreamReader):
         self._is_within_line = False
 
     def show_lines_to(self, takes: Takes) -> None:
-        """From now on `takes` sees each line that arrives alone while somebody waits in `read`."""
+        """From now on `takes` is called with each line that arrives alone while a task waits in `read`."""
         self._takes = takes
 
     def feed_data(self, data: Any) -> None:
@@ -46,7 +46,7 @@ class LineReader(asyncio.StreamReader):
 
     async def read(self, n: int = -1) -> bytes:
         if n < 0:
-            # Reads all there is by calling this method again.
+            # The base class reads to the end by calling this method again.
             return await super().read(n)
         self._is_awaited = True
         try:

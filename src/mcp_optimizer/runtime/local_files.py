@@ -1,8 +1,8 @@
-"""Reads files that others may change at any moment, and writes files that only their owner can read.
+"""Reads files that other programs may change at any time, and writes files that only their owner can read.
 
-Reading never waits for a pipe and never reads more than is allowed. New private files and folders are created private,
-because they contain results, usage or keys; our own that are open to others are corrected; an existing folder that the
-user chose stays as it is.
+Reading never waits for a pipe and never exceeds a size limit. New private files and folders are created with private
+permissions, because they contain results, usage or keys; the permissions of our own that are open to other users are
+corrected; an existing folder that the user chose keeps its permissions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from pathlib import Path
 from threading import Lock
 
 Sign = tuple[int, int, int, int] | None
-"""The same as long as a file is; None if there is none. Of a link, that of the file it leads to."""
+"""Identifies the version of a file: equal as long as the file is unchanged; None if there is none. A link has the sign
+of its target.
+"""
 
 
 class NotRegularFile(OSError):
-    """What is at a path is not a file of a reasonable size."""
+    """The path does not lead to a regular file of an acceptable size."""
 
 
 def sign_of(path: Path) -> Sign:
@@ -33,15 +35,15 @@ def sign_of(path: Path) -> Sign:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """The bytes of a file; raises OSError if it is none, or if it has more than `most` of them."""
+    """The bytes of a file; raises OSError if it is not a regular file, or has more than `most` bytes."""
     return _read(path, most, lambda _found: None)
 
 
 def read_own(path: Path, most: int, *, forbidden: int = 0) -> bytes:
-    """The bytes of a file that is this user's or root's. `forbidden`: what its mode must not permit."""
+    """The bytes of a file that belongs to this user or root. `forbidden`: bits that its mode must not have."""
 
     def refuse(found: os.stat_result) -> None:
-        # Where users have no numbers, the system keeps them apart by other means.
+        # On systems without numeric user ids, the system itself keeps users apart.
         if hasattr(os, "getuid") and found.st_uid not in (0, os.getuid()):
             raise NotRegularFile("it belongs to another user")
         if hasattr(os, "getuid") and found.st_mode & forbidden:
@@ -51,7 +53,7 @@ def read_own(path: Path, most: int, *, forbidden: int = 0) -> bytes:
 
 
 def _read(path: Path, most: int, refuse: Callable[[os.stat_result], None]) -> bytes:
-    # Without O_NONBLOCK, opening a pipe waits for somebody who writes to it.
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(file.fileno())
@@ -73,25 +75,26 @@ _making = Lock()
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents."""
+    """Creates a folder and its missing parents."""
     above = [path for path in folder.parents if not path.exists()]
     for path in (*reversed(above), folder):
-        # Another gateway may create it at the same moment.
+        # Another gateway may create it at the same time.
         path.mkdir(mode=_FOLDER, exist_ok=True)
 
 
 def make_file(path: Path) -> None:
-    """Make sure that a file exists and only its owner can read it. One that exists is not opened: closing it would end
-    the locks that this process has on it, and so SQLite's.
+    """Makes sure that a file exists and that only its owner can read it. An existing file is not opened: closing it
+    would release the locks that this process holds on it, including SQLite's.
     """
-    # Nor does anybody of this process open it between the two steps. A link may lead to where there is no file yet.
+    # The lock keeps other threads from opening it between the two steps. A link may lead to a file that does not exist
+    # yet.
     with _making, contextlib.suppress(FileExistsError):
         os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE))
     mend(path)
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text into a file, replacing its content."""
+    """Writes a text to a file, replacing its content."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         # While it is still empty.
@@ -100,7 +103,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a text into a file. Whatever happens meanwhile, even a power failure, leaves the old content or the new."""
+    """Writes a text to a file. After any failure, even of the power, the file has either the old or the new content."""
     descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -116,7 +119,7 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Only POSIX opens folders; elsewhere the system writes them down by itself.
+    # Only POSIX can open folders; other systems write them to disk by themselves.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -126,7 +129,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def mend(path: Path) -> None:
-    """Remove other users' permissions on a file or folder of ours. Anything else, such as a pipe, stays as it is."""
+    """Removes other users' permissions on a file or folder of ours. Anything else, such as a pipe, is left alone."""
     try:
         found = path.stat()
         is_file = stat.S_ISREG(found.st_mode)

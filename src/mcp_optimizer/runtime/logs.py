@@ -1,7 +1,7 @@
 """Logs to stderr: lines for people on a terminal, JSON objects for programs. Only our own messages.
 
-The SDK's log lines quote messages, and with them arguments and secrets, so they are dropped. So is the text of an
-exception, which may quote its input; its type and location are logged.
+The SDK's log lines quote messages, including arguments and secrets, so they are dropped. The text of an exception may
+quote its input, so only its type and location are logged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def configure_logging(level: str, form: str = "auto", stream: TextIO | None = No
     others = logging.getLogger()
     others.setLevel(logging.CRITICAL)
     if not others.handlers:
-        # Without a handler, Python prints the warnings of libraries that set a level of their own, as SQLAlchemy does.
+        # Without a handler, Python prints warnings of libraries that set their own level, such as SQLAlchemy.
         others.addHandler(logging.NullHandler())
 
 
@@ -49,13 +49,13 @@ def first_of(error: BaseException) -> BaseException:
 
 
 def frames(error: BaseException) -> str:
-    """Where it was raised, without what it says: that may quote what a server or a client sent."""
+    """Where an error was raised, without its text, which may quote data from a server or client."""
     first = first_of(error)
     return "".join([*traceback.format_tb(first.__traceback__), type(first).__name__])
 
 
 class HumanFormatter(logging.Formatter):
-    """Time, level, message: one line, whatever a server put into its name."""
+    """Time, level and message on one line, even if a server's name contains line breaks."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")

@@ -1,8 +1,8 @@
-"""Timers of the event loop that cost next to nothing per call: slow operations, deadlines, and the loop's lag.
+"""Event-loop timers that cost almost nothing per call: slow operations, deadlines, and the loop's lag.
 
-`SlowTimer` is one shared timer that calls back operations slower than a threshold. `Deadline` does what
-`asyncio.timeout` does in a third of its steps, for code that every call passes. `LoopLag` measures how late the loop
-is, which every request waits in addition.
+`SlowTimer` is one shared timer that calls back operations slower than a threshold. `Deadline` does the work of
+`asyncio.timeout` in a third of its steps, for code that every call passes. `LoopLag` measures how late the loop is, a
+delay that every request has in addition.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Longer = Callable[[], None]
 
 
 class SlowTimer:
-    """Calls back once, after one to two moments, unless it is over before."""
+    """Calls an operation's callback once if it lasts longer than `seconds`; at the latest after twice that time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._new: set[Longer] = set()
         self._old: set[Longer] = set()
-        """Those that began before the last look."""
+        """Operations that began before the last check."""
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, longer: Longer) -> None:
@@ -43,9 +43,10 @@ class SlowTimer:
 
 
 class Deadline:
-    """`with Deadline(seconds, moments):` interrupts its task after so many seconds, and then raises TimeoutError.
+    """`with Deadline(seconds, moments):` interrupts its task after `seconds` and raises TimeoutError.
 
-    Only what takes longer than a moment has a timer of its own. These seconds must be at least two moments.
+    Only an operation slower than the threshold of `moments` gets a timer of its own. `seconds` must be at least twice
+    that threshold.
     """
 
     __slots__ = ("_cancellations", "_ends_at", "_is_over", "_moments", "_seconds", "_task", "_timer")
@@ -77,19 +78,19 @@ class Deadline:
         self._moments.end(self._take_longer)
         if self._timer is not None:
             self._timer.cancel()
-        # Another may have cancelled the task, too: then that counts.
+        # If other code cancelled the task too, that cancellation wins.
         if self._is_over and self._task.uncancel() <= self._cancellations and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
 
 _LAG_EVERY = 0.5
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 _LAG_REMEMBERED = 30
-"""Looks that are remembered: 15 seconds, the time between two looks of most monitors."""
+"""Measurements that are kept: 15 seconds, the usual interval of monitors."""
 
 
 class LoopLag:
-    """Looks at the clock now and then, and at how much later that was than it should have been."""
+    """Regularly measures how much later than planned the event loop runs its timer."""
 
     def __init__(self) -> None:
         self._seen: deque[float] = deque(maxlen=_LAG_REMEMBERED)
@@ -106,7 +107,7 @@ class LoopLag:
 
     @property
     def longest(self) -> float:
-        """Seconds of the latest that it was in the last 15 seconds, and is at this moment."""
+        """The longest delay in the last 15 seconds, including the current one, in seconds."""
         late_now = time.monotonic() - self._due if self._handle is not None else 0.0
         return max(0.0, late_now, *self._seen)
 

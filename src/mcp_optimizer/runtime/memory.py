@@ -1,4 +1,4 @@
-"""Memory of a long-running process: collects garbage in time and returns free memory to the system.
+"""Memory of a long-running process: collects garbage early and returns free memory to the system.
 
 Does not know what the memory is used for. Without glibc, the allocator is left alone.
 """
@@ -18,42 +18,42 @@ _M_ARENA_MAX = -8
 _ARENAS = 2
 
 _MANY = 4_000
-"""By how many tools a catalog grows until it pays to exclude their objects from garbage collection."""
+"""Tools by which a catalog must grow before it pays to exclude their objects from garbage collection."""
 
 _SETTLED = 30.0
-"""Seconds after which a gateway has loaded what it needs to run."""
+"""Seconds after which a gateway has loaded everything that it needs to run."""
 
 _TIDY = 60.0
-"""Seconds between two collections of everything created since."""
+"""Seconds between two collections of the objects created since the last one."""
 
 
 def share_pools() -> None:
-    """Let threads share two memory pools: a pool per thread would keep each thread's peak."""
+    """Makes threads share two memory pools: with one pool per thread, each would keep its thread's peak."""
     if (libc := _glibc()) is not None:
         libc.mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def give_back() -> None:
-    """Return freed memory to the system."""
+    """Returns freed memory to the system."""
     if (libc := _glibc()) is not None:
         libc.malloc_trim(0)
 
 
 def leave_alone() -> None:
-    """Exclude all current objects from garbage collection.
+    """Excludes all current objects from garbage collection.
 
-    For the rare moment when very much was created at once. A hundred thousand tools would otherwise stop everything for
-    a quarter of a second at each collection. It costs nothing; unused objects are still freed, except for reference
-    cycles.
+    For the rare case that very many objects were created at once. A hundred thousand tools would otherwise stop the
+    process for a quarter of a second at each collection. It costs nothing; unused objects are still freed, except for
+    reference cycles.
     """
-    # The newest objects may still be cyclic garbage, which would never be found.
+    # The newest objects may be cyclic garbage, which would never be freed after this.
     gc.collect(1)
     gc.freeze()
     _Growth.happened()
 
 
 class _Growth:
-    """Whether very much was created since the last regular collection; for the process, as its collector is."""
+    """Whether very many objects were created since the last regular collection; one per process, like the collector."""
 
     _is_new = False
 
@@ -68,16 +68,16 @@ class _Growth:
 
 
 class LongLived:
-    """Excludes long-lived objects from garbage collection, as their number grows."""
+    """Excludes long-lived objects from garbage collection as their number grows."""
 
     def __init__(self) -> None:
         self._left_alone = 0
 
     def grown(self, count: int) -> None:
-        """There are so many now. Only growth counts: objects that are replaced repeatedly would never be freed.
+        """Reports the current number. Only growth counts: objects that are replaced repeatedly would never be freed.
 
-        Steps do not get longer as the number grows: what came since the last one is looked at by every full collection,
-        and sixty thousand tools stopped everything for a quarter of a second.
+        The step stays the same as the number grows: every full collection examines all objects added since the last
+        step, and sixty thousand tools stopped the process for a quarter of a second.
         """
         if count > self._left_alone + _MANY:
             self._left_alone = count
@@ -86,7 +86,7 @@ class LongLived:
 
 @asynccontextmanager
 async def kept_tidy(settled: float = _SETTLED, interval: float = _TIDY) -> AsyncIterator[None]:
-    """While a gateway serves, collect garbage at regular intervals and return free memory.
+    """While a gateway serves, collects garbage at regular intervals and returns free memory.
 
     Python itself runs a full collection only when a quarter of all objects are new. Objects that clients leave behind
     after a while (a session, a long call) would wait for that, and memory would grow for an hour without need.
@@ -109,8 +109,8 @@ async def _tidy(settled: float, interval: float) -> None:
         # In a thread: with a gigabyte in use, it takes some hundredths of a second.
         await asyncio.to_thread(give_back)
         await asyncio.sleep(interval)
-        # In the middle of it, a collection would look at everything that is just being made, and stop everything for a
-        # tenth of a second.
+        # During heavy allocation, a collection would examine all the new objects and stop the process for a tenth of a
+        # second.
         if not _Growth.since_last_asked():
             gc.collect()
 

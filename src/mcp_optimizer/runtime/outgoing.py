@@ -1,9 +1,9 @@
-"""Where requests go that somebody else named: never to this gateway itself, and no nearer than whoever named it.
+"""Restricts requests to addresses that a server named: never to this gateway, and no nearer than that server itself.
 
-A server elsewhere has no business with this machine or its network, and one in the network none with this machine. An
-address that the configuration names is the user's own choice. Names are looked up once, and the connection goes to what
-was looked up, so that a name cannot mean something else a moment later. Used by whatever fetches an address that it was
-told; knows no protocol above HTTP.
+A remote server has no business with this machine or its network, and a server in the network has none with this
+machine. An address in the configuration is the user's own choice. Names are looked up once, and the connection goes to
+the result, so that a name cannot change its meaning in between. Used by all code that fetches an address from outside;
+knows no protocol above HTTP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses that a name has now; raises OSError."""
+"""The current addresses of a name; raises OSError."""
 
 _TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _USUAL_PORTS = {"http": 80, "https": 443}
@@ -41,7 +41,7 @@ class Distance(IntEnum):
 
 
 class OutOfBounds(Exception):
-    """An address that may not be asked."""
+    """The address must not be contacted."""
 
 
 class UnreadableBody(Exception):
@@ -49,26 +49,27 @@ class UnreadableBody(Exception):
 
 
 async def resolved(host: str, port: int) -> Sequence[str]:
-    """As the system resolves it."""
+    """The addresses according to the system."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]).partition("%")[0] for *_, address in found]
 
 
 class Outgoing:
-    """Decides whether an address may be asked, and which one a name is."""
+    """Decides whether an address may be contacted, and to which one a name is resolved."""
 
     def __init__(self, resolve: Resolve = resolved) -> None:
         self._resolve = resolve
         self._own_ports: set[int] = set()
 
     def listening(self, port: int) -> None:
-        """From now on this port is ours, at whatever address of this machine."""
+        """From now on this port is ours, at every address of this machine."""
         self._own_ports.add(port)
 
     async def place(self, url: str, named_by: str = "", configured: Collection[str] = ()) -> str:
         """The address to connect to; raises OutOfBounds, or OSError if the name is not known.
 
-        `named_by`: the address of whoever named it; empty if that is the user. `configured`: what the entry names.
+        `named_by`: the address of the server that named it; empty for the user. `configured`: the addresses in the
+        server's entry.
         """
         host, port = _host_and_port(url)
         found = [_address(one) for one in await self._resolve(host, port)]
@@ -83,7 +84,7 @@ class Outgoing:
         return str(found[0])
 
     def check_written(self, url: str, named_by: str = "") -> None:
-        """The same for what a proxy looks up, as far as it can be seen; raises OutOfBounds."""
+        """The same check for a name that a proxy resolves, as far as the text allows; raises OutOfBounds."""
         (host, port), (naming, _) = _host_and_port(url), _host_and_port(named_by)
         if is_this_machine(host) and port in self._own_ports:
             raise OutOfBounds(f"{host}:{port} is an address of this gateway itself")
@@ -104,7 +105,7 @@ class Outgoing:
 
 
 class Pinned(httpx2.AsyncBaseTransport):
-    """Connects to the address that was looked up, with the name in the certificate and in the Host header."""
+    """Connects to the resolved address, with the name in the certificate check and in the Host header."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport | None = None) -> None:
         self._inner = inner or httpx2.AsyncHTTPTransport()
@@ -125,14 +126,14 @@ class Pinned(httpx2.AsyncBaseTransport):
 
 
 def is_proxied_address(url: httpx2.URL) -> bool:
-    """Whether the environment has a proxy for it."""
+    """Whether the environment sets a proxy for a URL."""
     return not getproxies().keys().isdisjoint({url.scheme, "all"}) and not proxy_bypass(url.host)
 
 
 async def body_within(response: httpx2.Response, most: int) -> bytes:
     """The complete body, of at most `most` bytes; raises UnreadableBody.
 
-    Decompresses here, because httpx would unpack a kilobyte into a gigabyte before anything could count it.
+    Decompresses the body itself, because httpx would unpack a kilobyte into a gigabyte before anything could count it.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
@@ -145,7 +146,7 @@ async def body_within(response: httpx2.Response, most: int) -> bytes:
             if len(body) > most:
                 raise UnreadableBody(f"its response is longer than {most:,} bytes")
             if unpacking is not None and unpacking.eof:
-                # What follows is not part of the body, and would only be collected.
+                # Data after the end is not part of the body and would only be collected.
                 break
     except zlib.error:
         raise UnreadableBody("its response is not valid gzip") from None
@@ -159,9 +160,11 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def distance(address: Address) -> Distance:
-    """Whatever is neither here nor in a public network counts as this network: what is reserved, too."""
+    """The distance of an address. Anything neither on this machine nor in a public network counts as this network,
+    including reserved addresses.
+    """
     if isinstance(address, ipaddress.IPv6Address):
-        # A translator on the way decides what becomes of an address within.
+        # A translator on the way decides what happens to an embedded address.
         address = _ipv4_within(address) or address
     if address.is_loopback or address.is_unspecified:
         return Distance.THIS_MACHINE
@@ -169,8 +172,8 @@ def distance(address: Address) -> Distance:
 
 
 def written_distance(host: str) -> Distance:
-    """How far away a host is, as it is written. A name says nothing of that, and counts as elsewhere: what it means is
-    looked up when it is asked.
+    """The distance of a host as written. A name reveals nothing and counts as remote; its address is checked after the
+    lookup.
     """
     name = host.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
@@ -178,7 +181,7 @@ def written_distance(host: str) -> Distance:
     with contextlib.suppress(ValueError):
         return distance(_address(name))
     with contextlib.suppress(OSError, ValueError):
-        # As the system reads 127.1, 0x7f000001 and 0, too.
+        # As the system reads it: 127.1, 0x7f000001 and 0 are addresses too.
         return distance(ipaddress.IPv4Address(socket.inet_aton(name)))
     return Distance.ELSEWHERE
 
@@ -193,7 +196,7 @@ def _names_nearer(nearest: Distance, host: str) -> str:
 
 
 def _ipv4_within(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Mapped, 6to4, translated (NAT64) or compatible, of which `::1` is none."""
+    """The address inside a mapped, 6to4, translated (NAT64) or compatible one; `::1` contains none."""
     if address.ipv4_mapped is not None or address.sixtofour is not None:
         return address.ipv4_mapped or address.sixtofour
     is_translated = any(address in network for network in _TRANSLATED)
@@ -211,7 +214,7 @@ def _address(text: str) -> Address:
 
 
 def _is_of_this_machine(address: Address) -> bool:
-    """Whether an interface has it: only to such an address can a socket be bound."""
+    """Whether an interface has the address: a socket can only be bound to such an address."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as tried:
         tried.bind((str(address), 0))

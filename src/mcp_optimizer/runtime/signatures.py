@@ -1,7 +1,7 @@
-"""Signs what clients carry between gateways, with a key that all gateways of one installation share.
+"""Signs data that clients carry between gateways, with a key that all gateways of one installation share.
 
-The key comes from the database they share. As long as that cannot be read, a key of this process signs: what it signed
-is known to this process alone. `OwnedNames` tell which gateway has what they name: a waiting call, a question, an
+The key comes from the shared database. Until that can be read, each process signs with a key of its own, which only
+that process recognises. `OwnedNames` show which gateway holds the thing they name: a waiting call, a question, an
 event. Names of waiting calls are signed together with the caller, so that no other caller can use or invent one.
 """
 
@@ -23,10 +23,10 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 logger = logging.getLogger(__name__)
 
 ReadKey = Callable[[], Awaitable[bytes | None]]
-"""Reads the key of the installation; None: it cannot be read now, or there is none."""
+"""Reads the key of the installation; None if there is none or it cannot be read now."""
 
 _PATIENCE = 1.0
-"""Seconds that anybody waits for an attempt to read the key, counted from its beginning."""
+"""Seconds that a caller waits for an attempt to read the key, counted from the attempt's start."""
 _PAUSE = 1.0
 """Seconds between two attempts."""
 
@@ -44,7 +44,7 @@ class Signatures:
         patience: float = _PATIENCE,
         pause: float = _PAUSE,
     ) -> None:
-        """Without `read` nothing is shared with anybody."""
+        """Without `read`, there is no shared key."""
         self._read = read
         self._clock = clock
         self._patience = patience
@@ -57,7 +57,7 @@ class Signatures:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is a shared key that could not be read yet: what others signed cannot be told from forgery."""
+        """Whether a shared key exists that could not be read yet: until then other gateways' signatures look forged."""
         return self._read is not None and self._shared is None
 
     async def sign(self, purpose: str, text: str) -> str:
@@ -73,14 +73,14 @@ class Signatures:
         return any(hmac.compare_digest(given, _mac(key, purpose, text).encode()) for key in keys)
 
     def shared_mark(self, purpose: str) -> str:
-        """A text that is the same at every gateway of this installation, and unknown elsewhere; empty as long as the
-        shared key was not read. Who shares nothing with anybody has one of its own.
+        """A text that is the same at every gateway of this installation and unknown elsewhere; empty until the shared
+        key is read. A gateway without a shared key has a mark of its own.
         """
         key = self._own if self._read is None else self._shared
         return _mac(key, purpose, "") if key is not None else ""
 
     async def look(self) -> None:
-        """Read the key, unless it is known. All who come meanwhile wait for the same attempt, and none for long."""
+        """Reads the key, unless it is known. Concurrent callers share one attempt and wait only for a limited time."""
         if self._shared is not None or self._read is None:
             return
         if self._reading is None:
@@ -90,11 +90,11 @@ class Signatures:
             self._reading = self._tasks.spawn(self._take(self._read))
         left = self._begun + self._patience - self._clock()
         if left > 0:
-            # It is not cancelled, because the next one would have to begin it again.
+            # Not cancelled, because the next caller would have to start it again.
             await asyncio.wait({self._reading}, timeout=left)
 
     def stop(self) -> None:
-        """Read nothing any more. Nobody waits for an attempt that is under way: the database may not answer."""
+        """Stops reading. A pending attempt is not awaited: the database may not answer."""
         self._tasks.cancel()
 
     async def _take(self, read: ReadKey) -> None:
@@ -119,24 +119,24 @@ _EVENT = re.compile(rf"({_OWNER})-[0-9]{{1,20}}")
 
 
 def new_owner() -> str:
-    """An id for one gateway in one life."""
+    """An id for one gateway process, new after each restart."""
     return secrets.token_hex(8)
 
 
 def owner_of_question(name: object) -> str:
-    """The gateway that asked; empty for any other id."""
+    """The gateway that asked a question; empty for any other id."""
     found = _QUESTION.fullmatch(name) if isinstance(name, str) else None
     return found[1] if found is not None else ""
 
 
 def owner_of_event(name: str) -> str:
-    """The gateway that sent it; empty for any other id."""
+    """The gateway that sent an event; empty for any other id."""
     found = _EVENT.fullmatch(name)
     return found[1] if found is not None else ""
 
 
 class OwnedNames:
-    """Makes names of what this gateway has, and reads those of all."""
+    """Makes names for objects of this gateway, and reads the names of all gateways."""
 
     def __init__(self, owner: str, signatures: Signatures) -> None:
         self.owner = owner
@@ -144,13 +144,15 @@ class OwnedNames:
         self._questions = itertools.count(1)
 
     async def waiting_call(self, principal: str) -> str:
-        """A name for a call that waits here for its caller's answers."""
+        """A name for a call that waits at this gateway for its caller's answers."""
         name = f"{_MARK}.{self.owner}.{secrets.token_urlsafe(24)}"
         signature = await self._signatures.sign(_PURPOSE, f"{principal}\0{name}")
         return f"{name}.{signature}"
 
     async def owner_of_call(self, state: object, principal: str) -> str:
-        """The gateway where a call of this caller waits; empty if no gateway named it. More may follow the name."""
+        """The gateway where a call of this caller waits; empty if no gateway made this name. More text may follow the
+        name.
+        """
         if not isinstance(state, str) or len(state) > _LONGEST or not state.startswith(f"{_MARK}."):
             return ""
         parts = state.split(".", _PARTS)[:_PARTS]
@@ -166,5 +168,5 @@ class OwnedNames:
 
 
 def is_whole_name(state: str) -> bool:
-    """Whether a name of a waiting call is all that there is; a script's state has more in it."""
+    """Whether a text is exactly the name of a waiting call; a script's state contains more."""
     return state.count(".") == _PARTS - 1

@@ -1,7 +1,7 @@
-"""Tasks that run beside whoever began them: each is kept until it is done, its failure is logged, and all end together.
+"""Background tasks: each is kept until it is done, its failure is logged, and all of them end together.
 
-asyncio itself keeps no task from being collected, and says of a failed one only that nobody asked. Used by every part
-that begins work without waiting for it; knows nothing of the work.
+asyncio itself does not keep a task from being garbage-collected, and reports a failed one only as never awaited. Used
+by every part that starts work without waiting for it; knows nothing of the work.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class BackgroundTasks:
         expected: tuple[type[BaseException], ...] = (),
         on_idle: Callable[[], None] | None = None,
     ) -> None:
-        """`failure`: what is logged when a task fails, with its traceback; of what is `expected`, only a debug line.
+        """`failure`: the log message for a failed task, with its traceback; `expected` errors get only a debug line.
 
-        `on_idle`: told whenever the last task is done.
+        `on_idle`: called whenever the last task is done.
         """
         self._logger = logger
         self._failure = failure
@@ -39,24 +39,24 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Begin some work. Whoever needs its result may still wait for it."""
+        """Starts work. Its result can still be awaited."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def settled(self) -> None:
-        """Wait until nothing is left to do, also of what is begun meanwhile. Whoever stops waiting stops no task."""
+        """Waits until no task is left, including tasks started meanwhile. Cancelling the wait cancels no task."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     def cancel(self) -> None:
-        """Have all of them end, without waiting for it."""
+        """Cancels all tasks without waiting for them."""
         for task in self._tasks:
             task.cancel()
 
     async def close(self) -> None:
-        """End all of them, and wait until they have."""
+        """Cancels all tasks and waits until they have ended."""
         while self._tasks:
             self.cancel()
             await asyncio.wait(self._tasks)

@@ -1,13 +1,13 @@
 """Text for people at a terminal. Pure.
 
-Text from others is made safe: nothing in it can move the cursor, recolour or reorder.
+Text from other sources is made safe: it cannot move the cursor, change colours or reorder characters.
 """
 
 from __future__ import annotations
 
 import re
 
-# Newlines and tabs are layout and stay. Half characters cannot be printed at all.
+# Newlines and tabs are layout and stay. Lone surrogates cannot be printed at all.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -20,12 +20,12 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """JSON that means the same to programs and nothing to a terminal: control characters occur only in its strings."""
+    """JSON that is the same to programs but inert on a terminal: control characters occur only in its strings."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def in_a_line(text: str) -> str:
-    """Text from others where one line is expected: it must not look like our next line."""
+    """Untrusted text on a single line, so that it cannot look like a line of ours."""
     return " ".join(printable(text).split())
 
 

@@ -1,6 +1,7 @@
-"""What one worker of several knows of its place: its number, its sockets, and where the others are.
+"""The place of one worker among several: its number, its sockets, and the addresses of the others.
 
-Written by the process that starts the workers into their environment, and read by each at its start. Not an option.
+The process that starts the workers writes it into their environment, and each worker reads it at its start. Not an
+option.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ class WorkerPlace:
     number: int
     of: int
     public: int
-    """Its listening socket at the address of all, as a file descriptor."""
+    """File descriptor of its listening socket at the shared public address."""
     private: int
-    """Its listening socket on loopback, where the others reach it and nobody else."""
+    """File descriptor of its listening socket on loopback, which only the other workers use."""
     link: int
-    """Its end of the connection with the process that started it, which ends when that process does."""
+    """File descriptor of its connection with the parent process; the connection ends when that process does."""
     addresses: tuple[str, ...]
-    """HOST:PORT of each worker's private socket, in the order of their numbers. The same over all of their lives."""
+    """HOST:PORT of each worker's private socket, in the order of their numbers; unchanged when a worker restarts."""
 
     @property
     def name(self) -> str:
@@ -45,7 +46,7 @@ class WorkerPlace:
         return {VARIABLE: json.dumps(asdict(self))}
 
     def sockets(self) -> tuple[socket.socket, socket.socket, socket.socket]:
-        """Public, private and link, as objects; no server that this process starts inherits them."""
+        """The public, private and link sockets as objects; servers that this process starts do not inherit them."""
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, False)
         public, private, link = (socket.socket(fileno=descriptor) for descriptor in self.descriptors)
@@ -55,7 +56,7 @@ class WorkerPlace:
 
 
 def worker_place(environment: Mapping[str, str]) -> WorkerPlace | None:
-    """The place of this process among workers; None if it is alone."""
+    """The place of this process among workers; None if there are no others."""
     written = environment.get(VARIABLE, "")
     if not written:
         return None
@@ -64,6 +65,6 @@ def worker_place(environment: Mapping[str, str]) -> WorkerPlace | None:
 
 
 def worker_name(environment: Mapping[str, str]) -> str:
-    """Such as 2/3; empty if this process is alone."""
+    """The name of this worker, such as 2/3; empty if there are no others."""
     place = worker_place(environment)
     return place.name if place is not None else ""

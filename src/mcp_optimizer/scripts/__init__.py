@@ -1,1 +1,1 @@
-"""Scripts: many calls of tools, one answer."""
+"""Scripts: many tool calls, one answer."""

@@ -1,7 +1,7 @@
-"""The calls of tools in a script's syntax tree, and what is wrong with their arguments. Pure.
+"""Finds the tool calls in a script's syntax tree and the mistakes in their arguments. Pure.
 
-Arguments that are written out, or are names that are given a constant once, are checked against the tool's own schema,
-as the gateway does it when the call is made, so that nothing is refused here that would have passed there.
+Literal arguments, and names that are bound once to a constant, are checked against the tool's own schema in the same
+way as the gateway checks the call itself, so nothing is refused here that the gateway would accept.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from mcp_optimizer.scripts.stubs import takes_only_named
 from mcp_optimizer.scripts.syntax import bound_names
 
 _MOST_SCHEMA_PARTS = 100_000
-"""Parts of schemas that arguments are compared with; each costs some microseconds."""
+"""Schema parts that arguments may be compared with; each costs a few microseconds."""
 
 _ENVELOPING = frozenset({"definitions", "$defs", "$schema"})
 
 
 class ArgumentSchemas:
-    """The schemas of single arguments, each made once for a script; after so many parts of them, no more are made."""
+    """The schemas of single arguments, each built once per script; beyond a limit on their parts, no more are built."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[tuple[str, str], str], SchemaCheck | None] = {}
@@ -53,7 +53,7 @@ _DEEPEST_CONSTANT = 8
 
 
 class Constants:
-    """The names of one script that are bound exactly once."""
+    """The names that a script binds exactly once."""
 
     def __init__(self, nodes: Iterable[ast.AST], bound: Iterable[str]) -> None:
         found, times = list(nodes), Counter(bound)
@@ -70,7 +70,7 @@ class Constants:
                     self._values[name] = value
 
     def resolved(self, node: ast.expr) -> ast.expr | None:
-        """An expression with names of unchanging constants replaced by what they stand for; None if it gets large."""
+        """The expression with constant names replaced by their values; None if the result gets too large."""
         budget = [_MOST_CONSTANT_NODES]
         found = self._resolved(node, 0, budget)
         return found if budget[0] > 0 else None
@@ -89,7 +89,7 @@ class Constants:
         return node
 
     def _is_constant(self, name: str, value: ast.expr) -> bool:
-        """Whether nothing can change what the name stands for: it is immutable, or only read."""
+        """Whether the value of a name can never change: it is immutable, or the script only reads it."""
         if isinstance(value, ast.Constant | ast.UnaryOp):
             return True
         if not isinstance(value, ast.List | ast.Dict | ast.ListComp):
@@ -102,7 +102,7 @@ class Constants:
             case ast.keyword() | ast.For() | ast.comprehension() | ast.Dict() | ast.List():
                 return True
             case ast.Subscript(ctx=ast.Load(), value=value):
-                # An element may be an object that is changed.
+                # An element may be an object that the script changes.
                 return value is use and not isinstance(self._parents.get(parent), ast.Subscript | ast.Attribute)
             case ast.Call(func=ast.Name(id="parallel" | "len"), args=args):
                 return use in args
@@ -113,21 +113,21 @@ _BY_NAME = ("call", "parallel")
 _LONGEST_LITERAL = 20_000
 _MOST_PROBLEMS = 50
 _MOST_OF_A_CALL = 10
-"""Further mistakes, in a script and in one call of it, are not looked for."""
+"""Mistakes reported for one call; `_MOST_PROBLEMS` is the limit for a whole script."""
 
 _LAST_PART = re.compile(r"__|[./:]")
 
 
 @dataclass(frozen=True)
 class CallSite:
-    """A call of a tool."""
+    """One call of a tool."""
 
     tool: CatalogTool
     node: ast.Call
 
 
 class CallSites:
-    """The calls of one script."""
+    """All tool calls of one script."""
 
     def __init__(self, tree: ast.Module, toolbox: Toolbox, variables: Collection[str] = ()) -> None:
         self._toolbox = toolbox
@@ -135,10 +135,10 @@ class CallSites:
         names = [*bound_names(self.nodes), *variables]
         self.bound = frozenset(names)
         self.given = frozenset(variables)
-        """The variables that the script is given."""
+        """The variables that are passed to the script."""
         self._constants = Constants(self.nodes, names)
         self.used: dict[tuple[str, str], None] = {}
-        """The tools that the script names, by server and tool as it spells them."""
+        """The tools that the script names, by server and tool as the script spells them."""
         self.problems: list[Problem] = []
         self.sites: list[CallSite] = []
         self.schemas = ArgumentSchemas()
@@ -201,8 +201,8 @@ class CallSites:
                     self._add(node, tool, (), keywords)
 
     def unknown(self, name: str) -> str:
-        """What is wrong with the name of a tool. The gateway understands more spellings, so only one that none of them
-        can mean is a mistake.
+        """The problem with a tool name, or "". The gateway accepts more spellings than scripts do, so a name is a
+        mistake only if none of those spellings could mean it.
         """
         if self._toolbox.named(name) is not None:
             return ""
@@ -218,7 +218,7 @@ class CallSites:
 
     @lazy
     def _ends(self) -> tuple[str, ...]:
-        """What the spellings of all tools end with."""
+        """The endings that the spelling of any tool can have."""
         tools = [(name, tool) for of_server in self._toolbox.servers.values() for name, tool in of_server.items()]
         return tuple({spelt.casefold() for name, tool in tools for spelt in (name, python_name(tool.name))})
 
@@ -237,7 +237,7 @@ class CallSites:
 
 
 def _items(given: ast.expr | None) -> Sequence[ast.expr]:
-    """The sets of arguments that `parallel` is given, as far as they are written out."""
+    """The argument sets in a call of `parallel`, as far as they are literals."""
     match given:
         case ast.List(elts=items):
             return items
@@ -247,7 +247,7 @@ def _items(given: ast.expr | None) -> Sequence[ast.expr]:
 
 
 def _keywords(item: ast.Dict) -> list[ast.keyword] | None:
-    """An object of arguments, as if they were given by name."""
+    """A dict of arguments as keyword arguments; None if some key is not a literal text."""
     found = []
     for key, value in zip(item.keys, item.values, strict=True):
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
@@ -263,10 +263,10 @@ def argument_problems(
     keywords: Sequence[ast.keyword],
     schemas: ArgumentSchemas,
 ) -> Iterator[str]:
-    """What is wrong with the arguments of one call. What it unpacks is not known."""
+    """The problems with the arguments of one call. Unpacked arguments are unknown and therefore pass."""
     parameters = parameters_of(tool)
     if any(isinstance(arg, ast.Starred) for arg in args) or (len(args) == 1 and not isinstance(args[0], ast.Constant)):
-        # The only argument may be the object of all of them.
+        # A single positional argument may be the object with all arguments.
         return
     if len(args) > len(parameters):
         yield f"{spelling} takes {len(parameters)} arguments, not {len(args)}."
@@ -299,7 +299,7 @@ def _missing(spelling: str, parameters: Sequence[Parameter], given: Mapping[str,
 def _invalid(
     spelling: str, given: Mapping[str, ast.expr], tool: CatalogTool, schemas: ArgumentSchemas
 ) -> Iterator[str]:
-    """Arguments that are written out and that the schema does not admit."""
+    """Literal arguments that the schema does not accept."""
     known = by_any_name(tool)
     for name, node in given.items():
         written = _literal(node)
@@ -319,7 +319,7 @@ class _Written:
 
 
 def _literal(node: ast.expr) -> _Written | None:
-    """The value of an argument that is written out as JSON has it."""
+    """The value of a literal argument, as JSON."""
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

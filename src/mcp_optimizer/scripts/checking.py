@@ -1,7 +1,7 @@
-"""Checks a script before anything is called: its names, the arguments of its calls, and what it does with results.
+"""Checks a script before it makes any call: its names, the arguments of its calls, and its use of results.
 
-Called by the runner, and when a stored script is saved or a tool that it uses has changed. Whatever is uncertain
-passes, and a check that cannot be made finds no problem.
+Called by the runner, when a stored script is saved, and when a tool that it uses has changed. Anything uncertain
+passes, and a check that cannot be made reports no problem.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_PROBLEMS = 10
 
 
 class ScriptChecker:
-    """Checks scripts. `learned` says what a principal has seen in the results of a tool."""
+    """Checks scripts. `learned` returns the result shape that a principal has seen from a tool."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class ScriptChecker:
     async def check(
         self, script: str, toolbox: Toolbox, variables: Collection[str] = (), principal: str = LOCAL_PRINCIPAL.id
     ) -> CheckResult:
-        """What is wrong with a principal's script, by line. Those that are no warnings would end it. `variables` it is
-        given.
+        """The problems in a principal's script, by line. Every problem that is not a warning would end the script.
+        `variables` are those passed to it.
         """
         if len(script) > self._limits.script_characters:
             return CheckResult()
-        # One at a time: threads that compute would take turns with the event loop, and everybody would wait.
+        # One check at a time: several computing threads would slow down the event loop, and with it every request.
         async with self._reading:
             return CheckResult(_sorted(await asyncio.to_thread(self._problems, script, toolbox, variables, principal)))
 
@@ -55,11 +55,11 @@ class ScriptChecker:
             tree = parsed_quietly(script)
             sites = CallSites(tree, toolbox, variables)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            # Whoever runs the script says it better.
+            # Running the script reports this error better.
             return []
         found = [*sites.problems, *_of_text(tree, sites, toolbox)]
         certain = rehearsed(tree, sites, toolbox) or []
-        # The first reason that is found for a line is the plainest.
+        # The first reason found for a line is the clearest.
         told = {problem.line for problem in found}
         found += [problem for problem in certain if problem.line not in told]
         return [*found, *self._doubts(tree, sites, toolbox, principal, found)]
@@ -67,7 +67,7 @@ class ScriptChecker:
     def _doubts(
         self, tree: ast.Module, sites: CallSites, toolbox: Toolbox, principal: str, found: Iterable[Problem]
     ) -> Iterator[Problem]:
-        """What would fail if all results had the keys that earlier ones had."""
+        """Uses that would fail if every result had the same keys as earlier results."""
         learned = ((tool.key, self._learned(tool, principal)) for tool in _tools(sites.used, toolbox))
         seen = {key: shape for key, shape in learned if shape is not None}
         told = {problem.line for problem in found}
@@ -81,7 +81,7 @@ def _tools(used: Iterable[tuple[str, str]], toolbox: Toolbox) -> list[CatalogToo
 
 
 def _of_text(tree: ast.Module, sites: CallSites, toolbox: Toolbox) -> list[Problem]:
-    """What scripts do not have, and their text alone shows. What is tried is no mistake."""
+    """Uses of features that scripts lack, as far as the text alone shows them. Code inside `try` is not a mistake."""
     tried, bound = _tried(tree), sites.bound
     known = BUILTINS | IMPORTED | MODULES | HELPERS | bound
     unknown = attribute_problems(
@@ -115,18 +115,18 @@ def _of_text(tree: ast.Module, sites: CallSites, toolbox: Toolbox) -> list[Probl
 
 
 def _is_undefined(node: ast.expr, known: Collection[str]) -> bool:
-    """Whether it is a name that nothing has, which says more than its attributes do."""
+    """Whether a node is an undefined name, which is reported itself instead of its attributes."""
     return isinstance(node, ast.Name) and node.id not in known
 
 
 def _tried(tree: ast.Module) -> frozenset[int]:
-    """The ids of all nodes in the bodies of `try`."""
+    """The ids of all nodes inside `try` bodies."""
     bodies = [part for node in ast.walk(tree) if isinstance(node, ast.Try) for part in node.body]
     return frozenset(id(inner) for part in bodies for inner in ast.walk(part))
 
 
 def _sorted(found: Iterable[Problem]) -> tuple[Problem, ...]:
-    """By line, each line's first words once; errors before warnings."""
+    """By line, without repeated messages; errors before warnings."""
     once: dict[tuple[int, str], Problem] = {}
     for one in found:
         once.setdefault((one.line, one.message.partition(" Did you mean")[0]), one)

@@ -1,7 +1,7 @@
-"""A script's client, as the servers behind its calls see it, and how a question of a call reaches it.
+"""Connects a script's client to the servers that the script calls, so that a server can ask the client a question.
 
-A legacy client is asked in the middle. A modern one is asked by the result of its run_script request, so a call that
-needs input gets it from there and is made again with the answers. Meanwhile the script's clock stands still.
+A legacy client is asked during the call. A modern client is asked through the result of its run_script request: a call
+that needs input takes the answers from there and is made again. The script's clock is stopped meanwhile.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mcp_optimizer.upstream.questions import OwnQuestion
 from mcp_optimizer.upstream.request_errors import RpcError
 
 _MOST_ROUNDS = 20
-"""A server that is never satisfied must not keep a person busy forever."""
+"""Rounds of questions per call, because a server that is never satisfied must not keep a person busy forever."""
 
 _MOST_QUESTIONS = 16
 
 
 class ScriptLink:
-    """The client of a script: its own for as long as the script runs, whichever of its requests is open."""
+    """The link to a script's client. It lasts as long as the script, whichever of the client's requests is open."""
 
     def __init__(self, link: ClientLink, key: str, clock: ScriptClock, turn: ScriptTurn) -> None:
         self._link = link
@@ -60,7 +60,7 @@ class ScriptLink:
 
 
 async def answered(call: Callable[[Caller], Awaitable[dict[str, Any]]], caller: Caller) -> dict[str, Any]:
-    """The result of a call, after the questions in its results were answered by the script's client."""
+    """Makes a call, lets the script's client answer the questions in its results, and returns the final result."""
     result = await call(caller)
     for _ in range(_MOST_ROUNDS):
         if not is_input_required(result) or caller.link is None:
@@ -73,7 +73,7 @@ async def answered(call: Callable[[Caller], Awaitable[dict[str, Any]]], caller: 
 
 
 async def _ask_all(result: Mapping[str, Any], link: ClientLink) -> dict[str, Any]:
-    """One after the other, because a user is not asked two things at once. The questions name their server already."""
+    """Asks one question after the other, so a user never sees two at once. Each question already names its server."""
     requests = result.get("inputRequests")
     given: dict[str, Any] = {}
     for key, request in list(requests.items())[:_MOST_QUESTIONS] if isinstance(requests, Mapping) else ():

@@ -1,6 +1,6 @@
-"""What a script uses and nothing defines: names, and members of modules. And syntax that its interpreter lacks. Pure.
+"""Finds names and module members that a script uses but nothing defines, and syntax that its interpreter lacks. Pure.
 
-Only what is certain wherever the script is read: a name that the script gives a meaning anywhere passes here.
+Reports only what is certain regardless of scope: a name that the script binds anywhere passes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mcp_optimizer.scripts.syntax import bound_names, inside
 from mcp_optimizer.scripts.unsupported import has_no_member, instead_of_name, unsupported
 
 Found = Iterator[tuple[int, str]]
-"""What is wrong, by line."""
+"""Problems, each with its line."""
 
 _HOST = {"os": frozenset({"environ"})}
-"""Members that the host is asked for, and refuses in words of its own."""
+"""Members that the interpreter requests from the host, whose refusal has its own message."""
 
 
 def undefined_names(nodes: Collection[ast.AST], bound: Collection[str], toolbox: Toolbox) -> Found:
-    """Names that are read, and that neither the script nor its interpreter knows."""
+    """Names that are read but defined neither by the script nor by its interpreter."""
     known = BUILTINS | IMPORTED | HELPERS | {*bound, *toolbox.servers}
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
@@ -43,7 +43,7 @@ def _undefined(name: str, bound: Collection[str], toolbox: Toolbox) -> str:
 
 
 def unset_in_functions(nodes: Collection[ast.AST]) -> Found:
-    """Names that a function only adds to, so that they are its own and have no value yet."""
+    """Names that a function only augments: they are local to it and have no value yet."""
     for scope in nodes:
         if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -58,7 +58,7 @@ def unset_in_functions(nodes: Collection[ast.AST]) -> Found:
 
 
 def unknown_members(nodes: Collection[ast.AST], tried: Collection[int]) -> Found:
-    """Names that a module of scripts lacks. `tried`: the ids of nodes whose failure is no mistake."""
+    """Names that a module lacks in scripts. `tried`: ids of nodes inside `try`, where a failure is not a mistake."""
     modules = _modules(nodes)
     for node in nodes:
         if id(node) in tried:
@@ -73,7 +73,7 @@ def unknown_members(nodes: Collection[ast.AST], tried: Collection[int]) -> Found
 
 
 def _modules(nodes: Collection[ast.AST]) -> Mapping[str, str]:
-    """Names that stand for modules, and for nothing else anywhere."""
+    """Names that mean a module, and nothing else anywhere in the script."""
     imports = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     plain = {one.asname or one.name: one.name for one in imports if one.name in MODULES}
     are_imports = {id(one) for one in imports}
@@ -83,7 +83,7 @@ def _modules(nodes: Collection[ast.AST]) -> Mapping[str, str]:
 
 
 def missing_syntax(nodes: Collection[ast.AST]) -> Found:
-    """Python that the scripts' interpreter does not read."""
+    """Python syntax that the scripts' interpreter cannot read."""
     for node in nodes:
         if what := _lacking(node):
             yield getattr(node, "lineno", 1), unsupported(what)

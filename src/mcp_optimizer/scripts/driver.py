@@ -1,7 +1,7 @@
-"""Runs one script in its worker: answers what it asks for and collects what it prints, until it ends.
+"""Runs one script in its worker until it ends: answers its requests and collects its output.
 
-A script that stops for a call gets its result at once, or something to await if other calls may run meanwhile. Calls
-that were begun are finished. Knows pydantic_monty's values by their types' names, so that importing this costs
+A script that stops for a call gets the result at once, or an awaitable if other calls may run meanwhile. Calls that
+have begun are finished. Recognises pydantic_monty's values by their type names, so that importing this module costs
 nothing.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Printed:
-    """Collects text; what goes beyond the limit is dropped."""
+    """Collects printed text; text beyond the limit is dropped."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 _SLEEP, _SLEEP_LATER = "system.sleep", "system.async_sleep"
 
 _LONGEST_SLEEP = 86_400
-"""Seconds; the event loop takes no number of them, and a script's time is over much earlier."""
+"""Seconds; the event loop does not accept every number, and a script's time ends much earlier anyway."""
 
 Answer = dict[str, Any]
 
@@ -58,7 +58,7 @@ class Driver:
     """Runs one script in one session."""
 
     def __init__(self, session: AsyncMontySession, calls: InnerCalls, printed: Printed, most_held: int) -> None:
-        """`most_held`: characters of results that wait until the script takes them."""
+        """`most_held`: characters of results that may wait until the script takes them."""
         self._room = most_held
         self._session = session
         self._printed = printed
@@ -71,7 +71,7 @@ class Driver:
         }
 
     async def run(self, setup: str, code: str) -> str:
-        """The script's value as the worker shows it. Raises what ends the script."""
+        """Returns the script's value as the worker shows it. Raises the error that ends the script."""
         await self._session.feed_run(setup, print_callback=self._printed)
         try:
             state: Any = await self._session.feed_start(code, print_callback=self._printed)
@@ -85,13 +85,13 @@ class Driver:
             await self._finish()
 
     async def _go_on(self, state: Any) -> Any:
-        """Answer what the script waits for."""
+        """Answers the request that the script waits for."""
         kind = type(state).__name__
         if kind == "AsyncFunctionSnapshot":
             return await self._function(state)
         if kind == "AsyncFutureSnapshot":
             return await state.resume(await self._settled(state.pending_call_ids))
-        # A name that does not exist.
+        # The script reads a name that does not exist.
         return await state.resume()
 
     async def _function(self, state: Any) -> Any:
@@ -106,7 +106,7 @@ class Driver:
         return await state.resume({"exc_type": "NameError", "message": f"name {name[:100]!r} is not defined"})
 
     async def _host(self, state: Any, name: str) -> Any:
-        """What a script asks of its host: it may sleep, within its time, and nothing else."""
+        """A function that the script requests from its host: only sleeping is allowed, within the script's time."""
         if name == _SLEEP:
             await _slept(state.args)
             return await state.resume({"return_value": None})
@@ -121,7 +121,7 @@ class Driver:
         return _answered(self._does, args)
 
     async def _held(self, args: tuple[Any, ...]) -> Answer:
-        """What a call returns that the script does not wait for yet."""
+        """The result of a call that the script does not wait for yet."""
         answer = await self._answer(args)
         self._room -= _size(answer)
         if self._room < 0:
@@ -129,7 +129,7 @@ class Driver:
         return answer
 
     async def _settled(self, ids: list[int]) -> dict[int, Answer]:
-        """Of the calls that the script waits for, those that are done first."""
+        """The results of those awaited calls that finish first."""
         waiting = {self._begun[one]: one for one in ids if one in self._begun}
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         found = {waiting[task]: task.result() for task in done}
@@ -139,7 +139,7 @@ class Driver:
         return found
 
     async def _finish(self) -> None:
-        """Let calls end that the script began and did not wait for; if the run is ended meanwhile, end them."""
+        """Waits for calls that the script began but did not await; cancels them if the run itself is cancelled."""
         try:
             await self._tasks.settled()
         finally:
@@ -157,7 +157,7 @@ async def _slept(args: tuple[Any, ...]) -> Answer:
 
 
 async def _answered(does: Mapping[str, Callable[[str, str], Awaitable[str]]], args: tuple[Any, ...]) -> Answer:
-    """What the script gets: a text, or an exception."""
+    """The answer for the script: a text or an exception."""
     if len(args) != 3 or not all(isinstance(one, str) for one in args) or args[0] not in does:
         return {"exc_type": "TypeError", "message": "a tool's name must be a text"}
     try:

@@ -1,8 +1,8 @@
-"""The calls that one script makes: how many, how many at a time, under which rules, and what became of them.
+"""Makes the tool calls of one script: limits their number, applies the rules, and records their outcomes.
 
-Each is a call of the gateway for the script's caller, with arguments under the tool's own names, so rules, pins, rates,
-deadlines, the cache and the audit apply as to any call. The client gets its progress. Called by the run of
-a script; knows nothing of workers.
+Each is a gateway call on behalf of the script's caller, with the tool's own parameter names, so rules, pins, rates,
+deadlines, the cache and the audit apply as to any call. The client gets progress notifications. Called by the run of a
+script; knows nothing of workers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of
 from mcp_optimizer.scripts.result_packing import TooLarge, declared_by, error_text, packed
 
 _PROGRESS_INTERVAL = 0.2
-"""Seconds between two notifications."""
+"""Seconds between two progress notifications."""
 
 
 class Progress:
-    """The progress of one script towards its caller's client, if that asked for it."""
+    """Reports a script's progress to its caller's client, if the client asked for it."""
 
     def __init__(self, caller: Caller) -> None:
         meta = caller.passed_on.get("_meta")
@@ -50,7 +50,7 @@ class Progress:
         self._done = 0
 
     async def __call__(self, name: str) -> None:
-        """One more call is done."""
+        """Counts one more finished call."""
         self._done += 1
         if self._token is None or self._link is None or (now := time.monotonic()) - self._told_at < _PROGRESS_INTERVAL:
             return
@@ -63,16 +63,16 @@ _MOST_NAMED = 9
 
 
 class CallFailed(Exception):
-    """A call failed; the script may handle it. Raised in the script as ToolError with this text."""
+    """A call failed. Raised in the script as ToolError with this text, so the script can handle it."""
 
 
 def as_given(item: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """One element of the list of `parallel`: an object of arguments, or the only argument."""
+    """One element of the list for `parallel`: an object of arguments, or a single argument."""
     return ((), item) if isinstance(item, dict) else ((item,), {})
 
 
 def arguments_of(tool: CatalogTool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by the tool's own names, without those that are None and stand for "not given". Raises CallFailed."""
+    """The arguments under the tool's own names, without each None that means "not given". Raises CallFailed."""
     known: Sequence[Parameter] = parameters_of(tool)
     own = {parameter.python: parameter.own for parameter in known}
     names = set(own.values())
@@ -104,7 +104,7 @@ def _without_nothing(
 
 @lru_cache(maxsize=1_024)
 def _takes_null(definition: Definition, name: str) -> bool:
-    """Whether a parameter may be null, as far as that can be told; for a tool null may mean something of its own."""
+    """Whether a parameter may be null, as far as its schema shows; some tools give null a meaning of its own."""
     schema = definition.details.input_schema
     of_one = {**schema, "properties": {name: properties_of(schema)[name]}, "required": []}
     return SchemaCheck(of_one).admits({name: None})
@@ -121,11 +121,11 @@ _NOT_ARGUMENTS = "These are no arguments of a call."
 
 
 class TooManyInnerCalls(Exception):
-    """The script has made all the calls that it may, and ends."""
+    """The script has used up its calls and ends."""
 
 
 class CallOutcome(Enum):
-    """What became of a call."""
+    """The outcome of a call."""
 
     BEGUN = "was not finished"
     DONE = "done"
@@ -134,7 +134,7 @@ class CallOutcome(Enum):
 
 @dataclass
 class CallNote:
-    """One call that was made."""
+    """The record of one call."""
 
     name: str
     changes: bool
@@ -145,20 +145,20 @@ class CallNote:
         self.outcome = CallOutcome.DONE
 
     def failed(self) -> None:
-        """It did not, or reports an error."""
+        """The call failed, or its result reports an error."""
         self.outcome = CallOutcome.FAILED
 
 
 @dataclass(frozen=True)
 class AllowedTools:
-    """Which tools a script may call, besides what its caller may."""
+    """The tools that a script may call, in addition to the limits of its caller."""
 
     mode: ScriptMode
     named: frozenset[tuple[str, str]] = frozenset()
-    """The tools that the request names as allowed to change something."""
+    """The tools that the request allows to change something."""
 
     def refusal(self, spelling: str, tool: CatalogTool, risk: Risk) -> str | None:
-        """Why a tool is not called; None if it may be."""
+        """Why a tool may not be called; None if it may."""
         if risk is Risk.READ:
             return None
         if self.mode is not ScriptMode.WRITE:
@@ -169,7 +169,7 @@ class AllowedTools:
 
 
 class InnerCalls:
-    """One script's calls."""
+    """The calls of one script."""
 
     def __init__(
         self,
@@ -190,10 +190,10 @@ class InnerCalls:
         self._asked = 0
         self.notes: list[CallNote] = []
         self.tokens = 0
-        """Tokens of the results, none of which went to the model."""
+        """Tokens of the results. None of these results goes to the model."""
 
     async def call(self, name: str, given: str) -> str:
-        """Make one call; returns its result for the worker. `given`: JSON of its arguments, by place and by name."""
+        """Makes one call; returns its result for the worker. `given`: JSON of positional and keyword arguments."""
         self._count(1)
         self._refuse_size(name, given)
         match pydantic_core.from_json(given):
@@ -203,8 +203,8 @@ class InnerCalls:
         raise CallFailed(_NOT_ARGUMENTS)
 
     async def parallel(self, name: str, given: str) -> str:
-        """One call for each of a list of arguments; returns the list of their results for the worker. All are made,
-        even if one fails.
+        """Makes one call per element of a list of arguments and returns the list of results for the worker. Every call
+        is made, even if another fails.
         """
         self._refuse_size(name, given)
         items = pydantic_core.from_json(given)
@@ -218,7 +218,7 @@ class InnerCalls:
             nonlocal room
             text = await self._made(tool, arguments_of(tool, *as_given(item)))
             room -= len(text)
-            # Not held until the others are done: together they may be larger than the memory there is.
+            # Dropped at once rather than held until the other calls end: together the results may exceed the memory.
             return text if room >= 0 else ""
 
         made = await asyncio.gather(*map(one, items), return_exceptions=True)
@@ -235,7 +235,7 @@ class InnerCalls:
         return pydantic_core.to_json(texts).decode()
 
     async def find(self, text: str, _given: str) -> str:
-        """The tools that fit a text, as the script would spell them."""
+        """The tools that match a text, as the script would spell them."""
         self._count(1)
         try:
             wanted = text[: self._limits.query]
@@ -257,7 +257,7 @@ class InnerCalls:
             )
 
     async def _tool(self, name: str) -> CatalogTool:
-        """The tool that a name means: as scripts spell it, or in any way that call_tool knows."""
+        """The tool that a name means, in the spelling of scripts or any spelling that call_tool accepts."""
         if (tool := self._toolbox.named(name)) is None:
             try:
                 tool = await self._gateway.permissions.resolve(self._gateway.snapshot, name, None, self._caller)
@@ -284,7 +284,7 @@ class InnerCalls:
             return await self._received(result, tool, note)
 
     async def _once(self, tool: CatalogTool, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        # Its server may have changed the tool since the script began: it is not called as what it was then.
+        # The server may have changed the tool since the script began, so the gateway checks its risk class again.
         most = self._allowed.mode.most if tool.key in self._allowed.named else Risk.READ
         return await self._gateway.call(tool.record.name, arguments, tool.server, caller, most=most, whole=True)
 
@@ -309,7 +309,7 @@ class InnerCalls:
         return sum(note.changes and note.outcome is CallOutcome.DONE for note in self.notes)
 
     def summary(self) -> str:
-        """The calls that were made, for whoever has to decide how to go on."""
+        """Lists the calls that were made, so that the model can decide how to continue."""
         if not self.notes:
             return "No tool was called."
         made = Counter(note.name for note in self.notes)

@@ -1,6 +1,6 @@
-"""What the scripts' interpreter has of Python: names, and the members of its modules. Data.
+"""The parts of Python that the scripts' interpreter has: builtin names and the members of its modules. Data.
 
-`tests/unit/scripts/test_checking.py` compares both with the interpreter that is installed.
+`tests/unit/scripts/test_checking.py` compares both with the installed interpreter.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _MISSING = frozenset(
     "issubclass license memoryview quit staticmethod super vars".split()
 )
 BUILTINS = frozenset(dir(builtins)) - _MISSING | {"__file__"}
-"""Python's own names that scripts have."""
+"""Python's builtin names that scripts have."""
 
 IMPORTED = frozenset("asyncio json re math datetime".split())
-"""Modules that every script has without an import."""
+"""Modules that every script can use without importing them."""
 
 MEMBERS = {
     "asyncio": "gather run sleep",
@@ -105,9 +105,9 @@ MEMBERS = {
     ),
     "unicodedata": "category combining is_normalized lookup name normalize unidata_version",
 }
-"""The names in each module that scripts can import, in a row."""
+"""The names in each importable module, separated by blanks."""
 
 
 def has_member(module: str, name: str) -> bool:
-    """Whether a module of scripts has a name; also what its own code alone would use."""
+    """Whether a module has a name in scripts, including names that only the module's own code would use."""
     return name.startswith("_") or module not in MEMBERS or name in MEMBERS[module].split()

@@ -1,6 +1,6 @@
-"""How scripts spell servers, tools and parameters: as Python names, each of which means exactly one thing.
+"""Spells servers, tools and parameters as Python names for scripts; each name means exactly one thing.
 
-Pure. Made from what a caller may see, so a tool that it may not call has no name here. Called wherever a script is
+Pure. Built from the view of a caller, so a tool that the caller may not call has no name. Called wherever a script is
 read, checked, described or run.
 """
 
@@ -20,37 +20,37 @@ from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.runtime.lazy import lazy
 
 HELPERS = frozenset({"call", "parallel", "find", "ToolError"})
-"""Names that every script has, besides the servers."""
+"""Names that every script has besides the servers."""
 
 MODULES = frozenset(
     "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools json "
     "math os pathlib posixpath random re sys time tomllib typing unicodedata".split()
 )
-"""Modules that scripts can import; no server is spelt like one."""
+"""Modules that scripts can import; no server gets such a name."""
 
 OURS = "_mo_"
-"""How the names begin that the code around a script uses; no server is spelt like that."""
+"""The prefix of names in the code that surrounds a script; no server gets such a name."""
 
 _TAKEN = HELPERS | MODULES | frozenset(dir(builtins))
 _NOT_IN_NAMES = re.compile(r"\W+")
 
 
 def python_name(text: str) -> str:
-    """A text as a Python identifier: `move-card` is `move_card`, `class` is `class_`, `3d` is `_3d`."""
+    """A text as a Python identifier: `move_card` for `move-card`, `class_` for `class`, `_3d` for `3d`."""
     name = _NOT_IN_NAMES.sub("_", unicodedata.normalize("NFKC", text))
     if not name.isidentifier():
         name = f"_{name}"
     if not name.isidentifier():
-        # A few characters count as letters in a pattern and not in an identifier.
+        # A few characters count as letters in a regular expression but not in an identifier.
         name = "".join(letter if f"_{letter}".isidentifier() else "_" for letter in name)
-    # Names with two underscores in front have a meaning of their own in Python.
+    # Python gives names with two leading underscores a meaning of their own.
     name = re.sub("^__+", "_", name)
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a tool: as scripts spell it, and its own name."""
+    """A tool's parameter: its spelling in scripts and its own name."""
 
     python: str
     own: str
@@ -58,13 +58,13 @@ class Parameter:
 
 
 def parameters_of(tool: CatalogTool) -> tuple[Parameter, ...]:
-    """A tool's parameters in the order in which a script may give them without names: those it needs first."""
+    """A tool's parameters in the order of positional arguments: required parameters first."""
     return _parameters(tool.record.definition)
 
 
 @lru_cache(maxsize=1_024)
 def _parameters(definition: Definition) -> tuple[Parameter, ...]:
-    """Kept, because a script may call the same tool a hundred times."""
+    """Cached, because a script may call the same tool a hundred times."""
     schema = definition.details.input_schema
     needed = set(required_of(schema))
     own = sorted(properties_of(schema), key=lambda name: name not in needed)
@@ -72,13 +72,13 @@ def _parameters(definition: Definition) -> tuple[Parameter, ...]:
 
 
 def by_any_name(tool: CatalogTool) -> Mapping[str, Parameter]:
-    """A tool's parameters by their Python names and by their own."""
+    """A tool's parameters, both by their Python names and by their own names."""
     return _by_any_name(tool.record.definition)
 
 
 @lru_cache(maxsize=64)
 def _by_any_name(definition: Definition) -> Mapping[str, Parameter]:
-    """Kept, because there may be thousands, and as many calls that name some."""
+    """Cached, because a tool may have thousands of parameters, and a script as many calls that name some of them."""
     parameters = _parameters(definition)
     return {one.python: one for one in parameters} | {one.own: one for one in parameters}
 
@@ -91,7 +91,7 @@ class Toolbox:
 
     @lazy
     def servers(self) -> Mapping[str, Mapping[str, CatalogTool]]:
-        """The tools of each server: both by their Python names."""
+        """The tools of each server; servers and tools are keyed by their Python names."""
         of_server: dict[str, dict[str, CatalogTool]] = {}
         for tool in self._tools:
             of_server.setdefault(tool.server, {})[tool.record.name] = tool
@@ -113,24 +113,24 @@ class Toolbox:
         return self.servers.get(server, {}).get(tool)
 
     def named(self, text: str) -> CatalogTool | None:
-        """The tool that a text means: its public name, or `server.tool`. The gateway knows more spellings."""
+        """The tool that a text names, by public name or `server.tool`. The gateway accepts more spellings."""
         server, _, name = text.partition(".")
         return self.tool(server, name) or self._by_name.get(text)
 
     def spelling(self, tool: CatalogTool) -> str:
-        """A tool as a script writes it: `server.tool`."""
+        """A tool as scripts write it: `server.tool`."""
         return self._spellings.get(tool.key, tool.name)
 
 
 class Toolboxes:
-    """The toolboxes of the latest views: one view serves many scripts."""
+    """The toolboxes of the most recent views; many scripts share one view."""
 
     def __init__(self, most: int = 16) -> None:
         self._most = most
         self._kept: list[tuple[Snapshot, Toolbox]] = []
 
     def of(self, view: Snapshot, is_ours: Callable[[str], bool] = lambda _server: False) -> Toolbox:
-        """The toolbox of what a caller sees, without the servers that are ours: no script calls stored scripts."""
+        """The toolbox for a caller's view, without our own servers: no script calls stored scripts."""
         for known, toolbox in self._kept:
             if known is view:
                 return toolbox
@@ -140,8 +140,8 @@ class Toolboxes:
 
 
 def _spelt(names: Iterable[str], taken: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Names by their Python spelling, in their order. Of two that would be spelt alike, the one whose spelling is its
-    own name keeps it, then the first in the alphabet.
+    """Names by their Python spelling, in order. Of two names with the same spelling, the one that equals its spelling
+    keeps it; otherwise the alphabetically first does.
     """
     names = list(names)
     given: set[str] = set()
@@ -152,7 +152,7 @@ def _spelt(names: Iterable[str], taken: frozenset[str] = frozenset()) -> dict[st
         python = f"{plain}_" if plain in taken else plain
         if taken and python.startswith(OURS):
             python = plain = f"server{plain}"
-        # Counted on from the last: thousands of names may be spelt alike.
+        # Counts on from the last number, because thousands of names may have the same spelling.
         while python in given:
             last[plain] = last.get(plain, 1) + 1
             python = f"{plain}_{last[plain]}"

@@ -1,7 +1,7 @@
-"""Mistakes in a script, as the model that wrote it reads them, and the result of its check. Pure.
+"""Words a script's mistakes for the model that wrote it, and holds the result of its check. Pure.
 
-A problem names its line and, where there is one, the right spelling. None repeats more of the script than a name. What
-keeps a script from being run is reported before it runs; the rest is remembered in case it fails.
+A problem names its line and, if there is one, the correct spelling. It quotes no more of the script than a name. Errors
+are reported before the script runs; warnings are kept in case it fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONGEST_NAME = 60
 _LONGEST_MESSAGE = 300
 _MOST_SKIMMED = 5_000
 _MOST_COMPARED = 40
-"""Names that are compared letter by letter, which takes up to a millisecond each."""
+"""Names that are compared letter by letter, at up to a millisecond each."""
 
 _MOST_LISTED = 12
 _CUTOFF = 0.6
@@ -27,7 +27,7 @@ _SHORTEST_SLIP = 5
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake. A warning comes from what was seen in results, and refuses nothing."""
+    """One mistake. A warning is inferred from earlier results and never refuses a script."""
 
     line: int
     message: str
@@ -38,24 +38,24 @@ class Problem:
 
 
 def problem(line: int, message: str, *, is_warning: bool = False) -> Problem:
-    """A problem whose message is bounded and stays on its line."""
+    """A problem whose message has a limited length and stays on one line."""
     one = printable(" ".join(message.split()))
     return Problem(line, one if len(one) <= _LONGEST_MESSAGE else f"{one[:_LONGEST_MESSAGE]}…", is_warning)
 
 
 def shown(name: str) -> str:
-    """A name of the script or of a server, quoted and bounded."""
+    """A name from a script or server, quoted and cut to a limit."""
     return repr(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, or nothing."""
+    """The name that was probably meant, or ""."""
     return next(iter(near_names(name, known, 1, _CUTOFF)), "")
 
 
 def near_names(name: str, known: Iterable[str], most: int, cutoff: float) -> list[str]:
-    """The names most like one. A server may have thousands, of any letters: those that share the most pairs of letters
-    with it are compared.
+    """The known names most similar to a name. A server may have thousands of them, in any script, so only those that
+    share the most letter pairs with it are compared in full.
     """
     candidates = [one for one in islice(known, _MOST_SKIMMED) if len(one) <= 2 * _LONGEST_NAME]
     folded = {_folded(one): one for one in reversed(candidates)}
@@ -68,7 +68,7 @@ def near_names(name: str, known: Iterable[str], most: int, cutoff: float) -> lis
 
 
 def is_slip(name: str, meant: str) -> bool:
-    """Whether a name is another one, misspelt in its capitals or in one letter of several; a plural is not."""
+    """Whether a name is a misspelling of another: other capitals, or one wrong letter of several. A plural is not."""
     one, other = sorted((_folded(name), _folded(meant)), key=len)
     if one == other:
         return name != meant
@@ -80,7 +80,7 @@ def is_slip(name: str, meant: str) -> bool:
 
 
 def hint(name: str, known: Iterable[str], what: str) -> str:
-    """` Did you mean ...?`, or the names that there are."""
+    """` Did you mean ...?`, or the list of known names."""
     known = list(known)
     if near := nearest(name, known):
         return f" Did you mean {near}?"
@@ -107,17 +107,17 @@ class CheckResult:
 
     problems: tuple[Problem, ...] = ()
     unreadable: str = ""
-    """Why the script cannot be read at all."""
+    """Why the script cannot be parsed at all."""
 
     @property
     def refusals(self) -> list[str]:
-        """Why the script is not run, as its author reads it; nothing if it is."""
+        """Why the script is not run, worded for its author; empty if it may run."""
         found = [str(one) for one in self.problems if not one.is_warning]
         return [self.unreadable, *found] if self.unreadable else found
 
     def remarks(self, line: int | None, *, is_of_a_tool: bool) -> list[str]:
-        """What its author should read once it failed on a line: warnings there, or before it, where a wrong value may
-        come from. `is_of_a_tool`: a tool failed, so that only what stands on its line can be the reason.
+        """Warnings for an author whose script failed on a line: those on that line, or on earlier lines where a wrong
+        value may come from. `is_of_a_tool`: a tool failed, so only warnings on its own line can explain it.
         """
         seen = [one for one in self.problems if one.is_warning and line is not None and one.line <= line]
         there = [one for one in seen if one.line == line]

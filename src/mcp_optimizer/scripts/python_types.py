@@ -1,7 +1,7 @@
-"""The Python types of what tools take and return: from JSON Schemas, and from the shapes of results. Pure.
+"""The Python types of tools' arguments and results, from JSON Schemas and from shapes of results. Pure.
 
-A schema may come from anyone. Whatever is uncertain, contradictory, too deep or too much is `ANY`, so that a type never
-refuses what its schema admits. `stubs` writes the types.
+A schema may come from anyone. Anything uncertain, contradictory, too deep or too large is `ANY`, so a type never
+refuses a value that its schema accepts. `stubs` writes the types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PlainType:
 
 @dataclass(frozen=True, slots=True)
 class LiteralType:
-    """One of some texts, numbers or truth values."""
+    """One of several texts, numbers or truth values."""
 
     values: tuple[str | int | float | bool | None, ...]
 
@@ -60,7 +60,7 @@ class ObjectField:
 
 @dataclass(frozen=True, slots=True)
 class ObjectType:
-    """An object with known keys, and no others unless it is open."""
+    """An object with known keys, and no other keys unless it is open."""
 
     fields: tuple[ObjectField, ...]
     is_open: bool = False
@@ -77,13 +77,13 @@ ANY = PlainType("Any")
 NONE = PlainType("None")
 _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _OPENING = ("patternProperties", "unevaluatedProperties", "if", "then", "else", "dependentSchemas", "not")
-"""Keywords beside `properties` that make an object more than the sum of its properties."""
+"""Keywords next to `properties` that give an object further rules."""
 
 
 class TypeBudget:
-    """The parts of schemas that are read at most for one purpose, such as the check of a script: tools may have
-    thousands of parameters, and each of these many parts. `keeps_open`: the known keys of objects that may have others
-    count; else such an object is a map of anything.
+    """Limits how many schema parts are read for one purpose, such as checking a script: a tool may have thousands of
+    parameters with as many parts each. `keeps_open`: an open object keeps its known keys; otherwise it becomes a map of
+    anything.
     """
 
     def __init__(self, most: int = _MOST_NODES, *, keeps_open: bool = False) -> None:
@@ -91,7 +91,7 @@ class TypeBudget:
         self._keeps_open = keeps_open
 
     def type(self, schema: Any, root: Mapping[str, Any]) -> PyType:
-        """The type of the values that a schema admits. `root` is what its references are resolved in."""
+        """The type of the values that a schema accepts. References are resolved in `root`."""
         reader = _Reader(dict(root), min(self._left, _MOST_NODES), keeps_open=self._keeps_open)
         try:
             return reader.type(schema, 0, ())
@@ -107,8 +107,8 @@ def type_of_schema(schema: Any, root: Mapping[str, Any]) -> PyType:
 
 
 def result_type(output_schema: Mapping[str, Any] | None, effort: TypeBudget | None = None) -> PyType:
-    """What a tool declares to return, without the envelope that scripts do not see; `ANY` without a schema, and for a
-    text in an envelope, which may be JSON.
+    """The declared result type of a tool, without the envelope that scripts do not see. `ANY` without a schema, and for
+    a text in an envelope, because that may be JSON.
     """
     if output_schema is None:
         return ANY
@@ -121,7 +121,7 @@ def result_type(output_schema: Mapping[str, Any] | None, effort: TypeBudget | No
 
 
 def type_of_shape(shape: Shape | None) -> PyType:
-    """The keys that results were seen to have. What stands under a key is not known from a few results."""
+    """The keys that were seen in results. A few results do not prove the types of the values."""
     if shape is None or shape == NOTHING or shape.scalars:
         return ANY
     is_list, is_map = shape.items is not None, shape.values is not None
@@ -150,12 +150,12 @@ class _Reader:
         return min(self._most, self._most - self._left)
 
     def type(self, schema: Any, depth: int, inside: tuple[str, ...]) -> PyType:
-        """`inside`: the references that were followed on the way here."""
+        """`inside`: the references followed on the way here."""
         self._left -= 1
         if not isinstance(schema, dict) or self._left < 0 or depth > _DEEPEST:
             return ANY
         if (reference := reference_of(schema)) is not None:
-            # A type inside itself would need a name; nobody reads that far.
+            # A type that contains itself would need a name, and a stub this deep helps no reader.
             if reference in inside or len(inside) > _DEEPEST:
                 return ANY
             return self.type(resolve(self._root, reference), depth, (*inside, reference))
@@ -211,7 +211,7 @@ class _Reader:
 
 
 def one_of(parts: Iterable[PyType]) -> PyType:
-    """Any of several types; `ANY` as soon as one of them is, and None last."""
+    """The union of several types, with None last; `ANY` if any of them is."""
     flat: dict[PyType, None] = {}
     for part in parts:
         flat.update(dict.fromkeys(part.parts if isinstance(part, UnionType) else (part,)))
@@ -222,7 +222,7 @@ def one_of(parts: Iterable[PyType]) -> PyType:
 
 
 def without_none(found: PyType) -> PyType:
-    """The type of a value that is there."""
+    """The type without None."""
     return one_of(part for part in found.parts if part != NONE) if isinstance(found, UnionType) else found
 
 

@@ -1,8 +1,8 @@
-"""A tool's result as a script receives it: one text, which the worker takes apart. Pure.
+"""Packs a tool's result into one text for the script; the worker unpacks it. Pure.
 
-The structured content if the tool declares it, else the text, as JSON if it is JSON. The first letter says which: `j`
-is JSON or perhaps JSON, `t` is a text as it is, `r` is JSON in an envelope, whose inside the script gets: that is what
-the tool's stub describes.
+Contains the structured content if the tool declares it, otherwise the text, as JSON where it is JSON. The first letter
+is `j` for JSON or possible JSON, `t` for plain text, `r` for JSON in an envelope: the script gets the content of the
+envelope, as the tool's stub describes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from mcp_optimizer.largejson.raw import RawJson
 from mcp_optimizer.results.result_texts import NO_JSON, Reading, Text, size_of
 
 _INLINE = 64 * 1024
-"""Characters that are taken over directly. More goes to a thread."""
+"""Characters that are packed directly. Larger results are packed in a thread."""
 
 
 class TooLarge(Exception):
-    """The result has more bytes than a script receives."""
+    """The result has more bytes than a script may receive."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"{size:,} bytes")
 
 
 class DeclaredResult(Enum):
-    """What a tool's output schema declares."""
+    """The kind of result that a tool's output schema declares."""
 
     NOTHING = "nothing"
     RESULT = "result"
@@ -37,14 +37,14 @@ class DeclaredResult(Enum):
 
 
 def declared_by(definition: Definition) -> DeclaredResult:
-    """What a tool declares about its results."""
+    """The kind of result that a tool declares."""
     if definition.details.output_schema is None:
         return DeclaredResult.NOTHING
     return DeclaredResult.ENVELOPE if has_envelope(definition) else DeclaredResult.RESULT
 
 
 async def packed(result: Mapping[str, Any], declared: DeclaredResult, most: int) -> str:
-    """The text for the worker; raises TooLarge."""
+    """The packed text for the worker; raises TooLarge."""
     reading = Reading(result)
     size = _size(reading)
     if size > most:
@@ -73,7 +73,7 @@ def _packed(reading: Reading, declared: DeclaredResult) -> str:
 
 
 def error_text(result: Mapping[str, Any], longest: int) -> str:
-    """What a tool says about its failure."""
+    """The tool's own description of its failure."""
     reading = Reading(result)
     if size_of_all(reading.texts) > 10 * longest:
         text = "".join(_beginning(one, longest) for one in reading.texts[:3])
@@ -96,7 +96,7 @@ def _plain(text: Text) -> str:
 
 
 def _valid(text: str) -> str:
-    """Without halves of surrogate pairs, which cannot be sent."""
+    """The text without unpaired surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,8 +1,8 @@
-"""Changes the text of a script within its lines: ordinary Python becomes Python that the interpreter has. Pure.
+"""Rewrites a script within its lines, from ordinary Python to the Python that the interpreter supports. Pure.
 
 `del` becomes `pop`; a generator whose elements are taken one by one becomes an iterator, because the interpreter makes
-a list of it; and a method that is given to `sorted` or `map` becomes a function, because it can only be called. Called
-by `source`; no change adds or removes a line.
+a list of it; a method passed to `sorted` or `map` becomes a function, because the interpreter can only call methods.
+Called by `source`; no change adds or removes a line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mcp_optimizer.scripts.syntax import called, in_order
 
 
 class ChangedText:
-    """A script's text and the changes to it, none of which adds or removes a line."""
+    """A script's text, and changes to it that never add or remove a line."""
 
     def __init__(self, script: str) -> None:
         self._data = script.encode("utf-8", "replace")
@@ -29,26 +29,26 @@ class ChangedText:
         return self._starts[line - 1] + column
 
     def has(self, node: ast.expr | ast.stmt, text: str) -> bool:
-        """Whether a node stands where the tree says, which is not certain inside f-strings."""
+        """Whether the text is at a node's position, which is not certain inside f-strings."""
         start = self._at(node.lineno, node.col_offset)
         return self._data[start : start + len(text.encode())] == text.encode()
 
     def replace(self, node: ast.expr | ast.stmt, old: str, new: str) -> bool:
-        """Replace the beginning of a node, if it is what is expected."""
+        """Replaces the beginning of a node, if it is the expected text."""
         if not self.has(node, old):
             return False
         self._replaced[self._at(node.lineno, node.col_offset)] = (len(old.encode()), new)
         return True
 
     def wrap(self, node: ast.expr, before: str, after: str) -> None:
-        """Put text around a node. Outer nodes come before the nodes inside them."""
+        """Puts text around a node. Wrap outer nodes before the nodes inside them."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         self._opened.setdefault(self._at(node.lineno, node.col_offset), []).append(before)
         self._closed.setdefault(self._at(node.end_lineno, node.end_col_offset), []).insert(0, after)
 
     def changed(self) -> str:
-        """The text with all changes."""
+        """The text with all changes applied."""
         pieces: list[bytes] = []
         at = 0
         for place in sorted({*self._opened, *self._closed, *self._replaced}):
@@ -66,11 +66,11 @@ class ChangedText:
 _TYPES = {"str": str, "dict": dict, "list": list, "set": set}
 _METHODS = frozenset(name for one in _TYPES.values() for name in dir(one) if not name.startswith("_"))
 _GONE = "_mo_gone = "
-"""What was popped is nobody's last expression."""
+"""A popped value must not become the value of the last expression, so it is assigned."""
 
 
 def plainer(script: str, tree: ast.Module) -> str:
-    """The script with the same meaning; the same text if there is nothing to change."""
+    """An equivalent script in simpler Python; the same text if nothing has to change."""
     text = ChangedText(script)
     for node in in_order(tree):
         match node:
@@ -88,7 +88,7 @@ def plainer(script: str, tree: ast.Module) -> str:
 
 
 def _take_one(node: ast.Call, made: ast.GeneratorExp, text: ChangedText, *, is_alone: bool) -> None:
-    """`next(x for x in y)`: the brackets of a call are those of its only argument, unless that has its own."""
+    """`next(x for x in y)`: a call shares its brackets with a sole generator argument, unless that has its own."""
     if is_alone and (made.end_lineno, made.end_col_offset) == (node.end_lineno, node.end_col_offset):
         if text.replace(node.func, "next", "next(iter"):
             text.wrap(node, "", ")")
@@ -97,7 +97,7 @@ def _take_one(node: ast.Call, made: ast.GeneratorExp, text: ChangedText, *, is_a
 
 
 def _as_function(method: ast.Attribute, text: ChangedText) -> None:
-    """`str.lower` and `counts.get`, which are given to a function that calls them with one value."""
+    """`str.lower` or `counts.get`, passed to a function that calls it with one value."""
     of, name = method.value, method.attr
     if not isinstance(of, ast.Name) or name not in _METHODS or method.lineno != method.end_lineno:
         return
@@ -108,7 +108,7 @@ def _as_function(method: ast.Attribute, text: ChangedText) -> None:
 
 
 def _delete(node: ast.Delete, targets: list[ast.expr], script: str, text: ChangedText) -> None:
-    """Left as it is where a target is no plain expression: the check then says that `del` does not work."""
+    """Unchanged if a target is no plain expression: the check then reports that `del` is not supported."""
     written = ast.get_source_segment(script, node)
     parts = [_without(target, script) for target in targets]
     is_plain = not any(isinstance(inner, ast.Call | ast.Await | ast.JoinedStr) for inner in ast.walk(node))
@@ -117,7 +117,7 @@ def _delete(node: ast.Delete, targets: list[ast.expr], script: str, text: Change
 
 
 def _without(target: ast.expr, script: str) -> str:
-    """A statement that takes a target away; nothing if there is none."""
+    """A statement that removes a target; "" if there is none."""
     if isinstance(target, ast.Name):
         return f"{target.id} = None"
     if not isinstance(target, ast.Subscript):

@@ -1,7 +1,7 @@
-"""Runs one script for one caller and makes its result, as the model reads it.
+"""Runs one script for one caller and words its result for the model.
 
 Called by serving, the library and the command line. Knows no transport. Outside its worker a script can only call
-tools, and each such call is a call of the gateway for the same caller.
+tools, and each such call is a gateway call for the same caller.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _OUT_OF_MEMORY = re.compile("MemoryError: (memory limit exceeded|the worker exce
 
 
 def reply(printed: str, value: str, *, is_cut: bool = False) -> dict[str, Any]:
-    """What was printed, then the value of the last expression, as one text. `value` is as the worker shows it."""
-    # First, because the end of a long text is read last, or never.
+    """The printed text, then the value of the last expression, as one text. `value` is as the worker shows it."""
+    # The notice comes first, because models read the end of a long text last or never.
     shown = [CUT if is_cut else "", printed.rstrip("\n"), value[1:]]
     text = "\n".join(part for part in shown if part)
     return {"content": [{"type": "text", "text": text or "Done; nothing was printed or returned."}], "isError": False}
 
 
 def failure(reasons: Sequence[str], printed: str, calls: InnerCalls) -> dict[str, Any]:
-    """Why a script ended, what it did until then, and what it had printed."""
+    """The reply for a failed script: the reasons, the calls that it made and the text that it printed."""
     parts = [*reasons, calls.summary()]
     if printed:
         parts.append(f"It had printed:\n{printed.rstrip()}")
@@ -56,7 +56,7 @@ def failure(reasons: Sequence[str], printed: str, calls: InnerCalls) -> dict[str
 
 
 def reason_of(error: BaseException, limits: Limits) -> str:
-    """Why a script ended, with its line; of a long text both ends."""
+    """Why a script ended, with its line; a long reason keeps both ends."""
     kind, message = type(error).__name__, str(error)
     if isinstance(error, TimeoutError):
         return f"The script was ended after {limits.script_seconds:g} seconds."
@@ -66,7 +66,7 @@ def reason_of(error: BaseException, limits: Limits) -> str:
         return f"The script was ended: it computed for more than {limits.script_cpu_seconds:g} seconds."
     if _OUT_OF_MEMORY.match(message):
         return f"The script was ended: its values need more than {limits.script_memory:,} bytes."
-    # In the worker, a tool's error is what it can raise.
+    # Inside the worker, a tool's error is a RuntimeError.
     message = told(re.sub("^RuntimeError: ", "ToolError: ", message))
     message = _SYNCHRONOUS.sub("a tool cannot be called here; call it in a loop or a comprehension", message)
     line = _line_of_script(error)
@@ -74,12 +74,12 @@ def reason_of(error: BaseException, limits: Limits) -> str:
 
 
 def remarks_on(error: BaseException, checked: CheckResult) -> list[str]:
-    """What the check of a script had seen that may explain how it ended."""
+    """Remarks from the script's check that may explain how it ended."""
     return checked.remarks(_line_of_script(error), is_of_a_tool=str(error).startswith("RuntimeError: "))
 
 
 def _line_of_script(error: BaseException) -> int | None:
-    """The innermost line of the script itself."""
+    """The innermost line that belongs to the script itself."""
     traceback = getattr(error, "traceback", None)
     frames = traceback() if callable(traceback) else []
     own = [frame.line for frame in frames if frame.filename == _OF_THE_SCRIPT]
@@ -93,27 +93,27 @@ def shortened(text: str, longest: int) -> str:
 
 
 REPLY_TOKENS = 5_000
-"""Tokens of a script's result that are sent; read_result has the rest."""
+"""Tokens of a script's result that are sent; read_result returns the rest."""
 
 _QUICKLY_READ = 2_000
-"""Characters of a script that is read at once. A longer one goes to a thread."""
+"""Characters of a script that is parsed directly. A longer one is parsed in a thread."""
 
 _RESULTS_HELD = 2
-"""How many of the largest results wait in this process until their script takes them."""
+"""How many of the largest results wait in this process until their scripts take them."""
 
 _MOST_NAMED = 50
-"""Tools that a request may name in `may_change`."""
+"""Tools that a request may list in `may_change`."""
 
 
 class Checker(Protocol):
-    """Finds mistakes in a script before anything is called."""
+    """Finds mistakes in a script before it makes any call."""
 
     async def check(self, script: str, toolbox: Toolbox, variables: Collection[str], principal: str) -> CheckResult: ...
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A script that is ready to run, and for whom."""
+    """A script that is ready to run, and its caller."""
 
     source: ScriptSource
     arguments: Mapping[str, Any]
@@ -146,7 +146,7 @@ class ScriptRunner:
         self._reading = asyncio.Lock()
 
     async def close(self) -> None:
-        """End the scripts that wait for answers, and the workers."""
+        """Ends the scripts that wait for answers, and the workers."""
         await self._waiting.close()
         await self._workers.close()
 
@@ -155,7 +155,7 @@ class ScriptRunner:
         return self._toolboxes.of(await self._gateway.seen_by(caller), self._gateway.built_in.has)
 
     async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> CheckResult:
-        """What would keep a script from being run, given these tools and variables; nothing is called."""
+        """The problems that would prevent a script from running with these tools and variables; calls nothing."""
         try:
             source = await self._source(script, toolbox, variables)
         except InvalidRequest as error:
@@ -171,8 +171,8 @@ class ScriptRunner:
         arguments: Mapping[str, Any] | None = None,
         mode: ScriptMode | None = None,
     ) -> dict[str, Any]:
-        """The script's result as a tool's result. `may_change` names the tools that change something and may be called;
-        `arguments` are variables of the script; `mode` is that of the settings if not given.
+        """The script's result as a tool result. `may_change` lists the tools that change something and may be called;
+        `arguments` become variables of the script; `mode` defaults to the settings.
         """
         arguments = arguments or {}
         params = {"script": script, "may_change": list(may_change), "arguments": dict(arguments)}
@@ -188,9 +188,9 @@ class ScriptRunner:
             raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *refusals]))
         job = _Job(source, arguments, toolbox, allowed, checked, caller.conversation, started)
         if caller.link is None or not caller.link.is_modern or caller.is_parked:
-            # A stored script whose caller was asked whether it may run is parked already.
+            # A stored script whose caller had to approve it is parked already, so it is not parked again.
             return await self._done(job, caller, ScriptAttempt())
-        # Such a client is asked by the result of its request, which another request then continues.
+        # A modern client is asked through the result of its request, and continues with another request.
         return await self._waiting.begin(params, caller, partial(self._done, job))
 
     async def _read(self, script: str, toolbox: Toolbox, variables: Collection[str], caller: Caller) -> ScriptSource:
@@ -199,7 +199,7 @@ class ScriptRunner:
         except NoSuchTool as error:
             server = next(iter(toolbox.servers[error.server].values())).server
             try:
-                # Says why, if the rules keep the tool from this caller.
+                # Raises the reason if the rules deny this caller the tool.
                 await self._gateway.permissions.resolve(self._gateway.snapshot, error.tool, server, caller)
             except CallRefused:
                 raise
@@ -211,12 +211,12 @@ class ScriptRunner:
         longest = self._limits.script_characters
         if not _QUICKLY_READ < len(script) <= longest:
             return read_source(script, toolbox, longest, variables)
-        # One at a time: threads that compute would take turns with the event loop, and everybody would wait.
+        # One script at a time: several computing threads would slow down the event loop, and with it every request.
         async with self._reading:
             return await asyncio.to_thread(read_source, script, toolbox, longest, variables)
 
     async def _done(self, job: _Job, caller: Caller, attempt: ScriptAttempt) -> dict[str, Any]:
-        """Run a script to its end."""
+        """Runs a script to its end."""
         clock, turn = ScriptClock(self._limits.script_seconds), self._workers.turn(caller.key)
         inner = _inner(caller, job.client, clock, turn)
         calls = InnerCalls(self._gateway, job.toolbox, inner, job.allowed, self._limits, Progress(caller))
@@ -225,7 +225,7 @@ class ScriptRunner:
         return _with_account(await self._gateway.results.within(result, caller, job.started, REPLY_TOKENS), calls)
 
     async def _allowed(self, mode: ScriptMode, named: Sequence[str], toolbox: Toolbox, caller: Caller) -> AllowedTools:
-        """What this script may call; every tool that it may change something with must exist."""
+        """The tools that this script may call; every tool that it names as changing something must exist."""
         if len(named) > _MOST_NAMED:
             raise InvalidRequest(f"may_change names at most {_MOST_NAMED} tools.")
         permissions, snapshot = self._gateway.permissions, self._gateway.snapshot
@@ -233,7 +233,7 @@ class ScriptRunner:
         return AllowedTools(mode, frozenset(tool.key for tool in found))
 
     def _refuse(self, source: ScriptSource, allowed: AllowedTools, toolbox: Toolbox, caller: Caller) -> None:
-        """Raises InvalidRequest if the script names a tool that it may not call: before anything is called."""
+        """Raises InvalidRequest before any call if the script names a tool that it may not call."""
         decide = self._gateway.permissions.views.decide
         for mention in source.mentions:
             risk = decide(caller, mention.tool).risk.risk
@@ -266,7 +266,7 @@ class ScriptRunner:
 
 
 def _endings() -> tuple[type[Exception], ...]:
-    """How a script ends that does not reach its end; read when something was raised, so that nothing is imported
+    """The exceptions by which a script ends early; looked up only after one was raised, so that nothing is imported
     before.
     """
     from pydantic_monty import MontyError
@@ -275,7 +275,7 @@ def _endings() -> tuple[type[Exception], ...]:
 
 
 def _inner(caller: Caller, client: str, clock: ScriptClock, turn: ScriptTurn) -> Caller:
-    """The caller of the script's calls: whatever of the request was about the script itself is not passed on."""
+    """The caller for the script's own calls: parts of the request that concern the script itself are not passed on."""
     meta = caller.passed_on.get("_meta")
     kept = {key: value for key, value in meta.items() if key != "progressToken"} if isinstance(meta, Mapping) else {}
     link = None if caller.link is None else ScriptLink(caller.link, client, clock, turn)
@@ -283,7 +283,7 @@ def _inner(caller: Caller, client: str, clock: ScriptClock, turn: ScriptTurn) ->
 
 
 def _with_account(result: dict[str, Any], calls: InnerCalls) -> dict[str, Any]:
-    """The result, with what stayed out of the context."""
+    """The result, with an account of what stayed out of the context."""
     meta = result.get("_meta") or {}
     sent = meta.get("tokens", {}).get("estimated", 0)
     account = {

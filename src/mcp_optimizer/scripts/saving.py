@@ -1,8 +1,8 @@
-"""Makes a stored script of what a person gives, or says what is wrong with it, before anything is kept. Pure.
+"""Makes a stored script from a person's input, or reports its mistakes, before anything is kept. Pure.
 
-Names and texts must mean to a model what a person sees. The source is read and not run: it says which tools it names,
-and which names it leaves to its caller. Called by `stored`, which knows where the tools come from and where the script
-goes.
+Names and texts must look the same to a person as to a model. The source is parsed but not run: it shows which tools it
+names, and which names it leaves to its caller. Called by `stored`, which knows where tools come from and where scripts
+are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_IN_A_SOURCE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidRequest unless this can be a script's name."""
+    """Raises InvalidRequest unless this is a valid script name."""
     if not _SCRIPT_NAME.fullmatch(name) or SEPARATOR in name:
         raise InvalidRequest(
             f"A script cannot be called {quoted(name)}: its name begins with a letter, and has at most 48 letters, "
@@ -48,7 +48,7 @@ def check_name(name: str) -> None:
 
 
 def check_description(text: str, most: int) -> None:
-    """Raises InvalidRequest unless this can describe a script: one line that a person sees as a model reads it."""
+    """Raises InvalidRequest unless a description is valid: one line that looks the same to a person as to a model."""
     if not text.strip():
         raise InvalidRequest("A stored script needs a description: a line that says what it is for (--description).")
     if len(text) > most:
@@ -60,7 +60,7 @@ def check_description(text: str, most: int) -> None:
 
 
 def check_source(text: str, most: int) -> None:
-    """Raises InvalidRequest unless this text can be kept as a script. Whether it can be run is not looked at."""
+    """Raises InvalidRequest unless this text can be kept as a script. Does not check whether it can run."""
     if not text.strip():
         raise InvalidRequest("The script is empty.")
     if len(text) > most:
@@ -73,7 +73,7 @@ def check_source(text: str, most: int) -> None:
 
 
 def parameter_of(text: str) -> ScriptParameter:
-    """A parameter as it is written on the command line: `name:type`, `name:type=default`, or only `name`."""
+    """Reads a parameter as written on the command line: `name:type`, `name:type=default`, or only `name`."""
     declared, equals, given = text.partition("=")
     name, colon, kind = declared.partition(":")
     found = ParameterType.named(kind.strip()) if colon else ParameterType.ANY
@@ -84,7 +84,7 @@ def parameter_of(text: str) -> ScriptParameter:
 
 
 def checked_parameter(parameter: ScriptParameter) -> ScriptParameter:
-    """The same; raises InvalidRequest unless a variable of a script can have its name."""
+    """The same parameter; raises InvalidRequest unless its name can be a variable of a script."""
     name = parameter.name
     if not _PARAMETER_NAME.fullmatch(name) or SEPARATOR in name:
         raise InvalidRequest(
@@ -119,9 +119,9 @@ _NOT_TAKEN = frozenset(dir(builtins))
 
 @dataclass(frozen=True)
 class ReadSource:
-    """`attributes`: pairs `a.b` of names that the script does not bind; `named`: texts given to `call` and `parallel`,
-    each with the line where it comes first. `free`: names that it reads and never binds. `passed`: for each of these, a
-    call and the keyword that it is given for, if there is one. `names`: all that it mentions.
+    """`attributes`: pairs `a.b` where the script does not bind `a`; `named`: texts passed to `call` and `parallel`;
+    each with its first line. `free`: names that it reads and never binds. `passed`: for a free name, a call and the
+    keyword to which it is passed, if there is one. `names`: every name in it.
     """
 
     attributes: Mapping[tuple[str, str], int]
@@ -132,7 +132,7 @@ class ReadSource:
 
 
 def read_source(source: str) -> ReadSource:
-    """Raises InvalidRequest, with the line, if it is no Python."""
+    """Raises InvalidRequest, with the line, if the source is not valid Python."""
     nodes = list(ast.walk(parsed(source)))
     bound = set(bound_names(nodes))
     free: dict[str, int] = {}
@@ -156,7 +156,7 @@ def read_source(source: str) -> ReadSource:
 
 
 def _tool_named_by(node: ast.Call) -> str | None:
-    """The name of the tool in `call("...")` and `parallel("...")`."""
+    """The tool name in `call("...")` or `parallel("...")`."""
     is_helper = isinstance(node.func, ast.Name) and node.func.id in _CALLING
     first = node.args[0] if is_helper and node.args else None
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
@@ -174,7 +174,7 @@ _MOST_SHOWN = 60
 
 @dataclass(frozen=True)
 class WantedScript:
-    """What a person gives. `parameters` as on the command line; None: those that the source leaves open."""
+    """A person's input. `parameters` as on the command line; None: the free names of the source."""
 
     name: str
     source: str
@@ -185,7 +185,7 @@ class WantedScript:
 
 @dataclass(frozen=True)
 class AvailableTools:
-    """What a script is looked at with: the tools that there are, their classes, and what scripts may do at all."""
+    """The tools that exist, their risk classes, and what scripts may do at all."""
 
     snapshot: Snapshot
     toolbox: Toolbox
@@ -193,7 +193,7 @@ class AvailableTools:
     mode: ScriptMode
     limits: Limits
     own_server: str
-    """The server that has the stored scripts."""
+    """The server that provides the stored scripts."""
 
 
 def prepared(wanted: WantedScript, around: AvailableTools) -> StoredScript:
@@ -216,7 +216,7 @@ def prepared(wanted: WantedScript, around: AvailableTools) -> StoredScript:
 
 
 def _used(source: ReadSource, around: AvailableTools) -> Iterator[tuple[CatalogTool, int]]:
-    """Every tool that the source names, and the first line that does."""
+    """Every tool that the source names, with the first line that names it."""
     for (server, name), line in source.attributes.items():
         tools = around.toolbox.servers.get(server)
         if tools is None:
@@ -232,7 +232,7 @@ def _used(source: ReadSource, around: AvailableTools) -> Iterator[tuple[CatalogT
 
 
 def _meant(text: str, around: AvailableTools) -> CatalogTool:
-    """The tool that a text means in a script, or to whoever permits it to change something."""
+    """The tool that a text means, in a script or in a person's list of permitted tools."""
     tool = around.toolbox.named(text) or resolving.meant(around.snapshot, text)
     if tool.server == around.own_server:
         raise InvalidRequest(f"{quoted(text)} is a stored script, and a script cannot call stored scripts.")
@@ -292,7 +292,7 @@ def _check_given(found: Sequence[ScriptParameter], left: Mapping[str, int], sour
 
 
 def _derived(name: str, line: int, source: ReadSource, around: AvailableTools) -> ScriptParameter:
-    """A name that the script leaves open. Its type is that of the tool's parameter that it is passed as."""
+    """A parameter for a free name. Its type is that of the tool parameter to which it is passed."""
     if any(owner == name for owner, _ in source.attributes):
         raise InvalidRequest(
             f"Line {line}: there is no server {quoted(name)}.{_nearest(name, around.toolbox.servers)} If it is a value "

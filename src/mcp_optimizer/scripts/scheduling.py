@@ -1,7 +1,7 @@
-"""Which scripts run now, and for how long: a limited number at a time, and never all of them for one caller.
+"""Decides which scripts run now, and for how long: a limited number at a time, and never all for one caller.
 
-Entered around the run of a script. While a person is asked, the script's time stands still and its place is free. Knows
-nothing of scripts or workers.
+Entered around the run of a script. While a person is asked, the script's clock stops and its turn goes to another
+script. Knows nothing of scripts or workers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcp_optimizer.upstream.request_errors import RpcError
 
 
 class ScriptClock:
-    """Entered around a run, which it ends with TimeoutError when its seconds are over."""
+    """Entered around a run, which it ends with TimeoutError when the seconds are used up."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
@@ -40,12 +40,12 @@ class ScriptClock:
 
     @property
     def is_over(self) -> bool:
-        """Whether it ended the run."""
+        """Whether the clock ended the run."""
         return self._timeout.expired()
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """While somebody is asked."""
+        """Stops the clock while a person is asked."""
         self._stops += 1
         if self._stops == 1:
             self._left -= asyncio.get_running_loop().time() - self._since
@@ -70,14 +70,16 @@ class ScriptClock:
 
 
 _PATIENCE = 10.0
-"""Seconds that a script waits for its turn."""
+"""Seconds that a script waits for a turn."""
 
 
 class ScriptTurns:
-    """The turns of all callers."""
+    """The turns of all callers' scripts."""
 
     def __init__(self, at_once: int) -> None:
-        """`at_once`: how many scripts run. As many more may have asked a person something, and run on afterwards."""
+        """`at_once`: how many scripts run. As many more may have asked a person a question, and resume after the
+        answer.
+        """
         self._free = asyncio.Semaphore(at_once)
         self._shares = CallerShares(max(1, at_once - 1))
         self._places = at_once
@@ -88,7 +90,7 @@ class ScriptTurns:
         return ScriptTurn(self, caller)
 
     async def take(self, caller: str, taken: AsyncExitStack) -> None:
-        """Wait for a turn. Whoever starts many leaves one for others. Raises InvalidRequest if none becomes free."""
+        """Waits for a turn. A caller with many scripts leaves one turn for others. Raises InvalidRequest on timeout."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await taken.enter_async_context(self._shares.place(caller))
@@ -97,14 +99,14 @@ class ScriptTurns:
             raise InvalidRequest("Too many scripts are running at a time. Try again later.") from None
 
     def to_asking(self) -> None:
-        """One that runs will wait for a person. Raises RpcError if too many do."""
+        """Gives up the turn of a script that will wait for a person. Raises RpcError if too many scripts wait."""
         if not self._places:
             raise RpcError(types.INTERNAL_ERROR, "Too many scripts wait for an answer. Try again later.")
         self._places -= 1
         self._free.release()
 
     def end(self, *, has_asked: bool) -> None:
-        """A script has ended."""
+        """Frees the place of a script that has ended."""
         if has_asked:
             self._places += 1
         else:
@@ -112,7 +114,7 @@ class ScriptTurns:
 
 
 class ScriptTurn:
-    """One script's turn."""
+    """The turn of one script."""
 
     def __init__(self, turns: ScriptTurns, caller: str) -> None:
         self._turns = turns
@@ -135,7 +137,7 @@ class ScriptTurn:
         await self._taken.aclose()
 
     def ask(self) -> None:
-        """A person will be asked, for as long as it takes: somebody else's script may run meanwhile."""
+        """Lets another script run while this one waits for a person, which may take long."""
         if not self._has_asked:
             self._turns.to_asking()
             self._has_asked = True

@@ -1,8 +1,7 @@
-"""Reads a script: which tools it names, and the text that its worker runs.
+"""Parses a script: finds the tools that it names and makes the text that its worker runs.
 
-A script may write `await` or leave it out. Which calls run side by side is decided here, per call, from the syntax
-tree; the text is changed only within lines, so that line numbers stay. Pure. Whatever a script's text does to the
-parser is an error of the script.
+A script may write `await` or omit it. The syntax tree decides, per call, which calls run in parallel; the text is
+changed only within lines, so line numbers stay correct. Pure. Any failure of the parser is an error of the script.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _SUPPLIED = {
     "re.sub": "_mo_sub",
     **{name: f"_mo_{name}" for name in ("sorted", "max", "min", "map", "filter")},
 }
-"""Functions that the worker's code has in the place of the interpreter's own, which do less."""
+"""Functions of the worker's own code that replace less capable ones of the interpreter."""
 
 _MODULES = frozenset({"json", "re"})
 _SHOWN_NAMES = 3
 
 
 class NoSuchTool(InvalidRequest):
-    """A script uses a tool that its server does not have, or that its caller may not call."""
+    """A script uses a tool that its server lacks or that its caller may not call."""
 
     def __init__(self, message: str, server: str, tool: str) -> None:
         super().__init__(message)
@@ -53,16 +52,16 @@ class ToolMention:
 
 @dataclass(frozen=True)
 class ScriptSource:
-    """A script as it was read."""
+    """A parsed script."""
 
     script: str
-    """As it was given, with tidied line breaks, and in Python that the interpreter has: for the check."""
+    """The script with normalized line breaks, in the interpreter's Python: the input of the check."""
     code: str
-    """What the worker runs."""
+    """The text that the worker runs."""
     mentions: tuple[ToolMention, ...]
-    """The tools that it names, where it names them; those that it computes the names of are not known yet."""
+    """The tools that it names, and where. Tools whose names it computes are not known yet."""
     servers: dict[str, tuple[str, ...]]
-    """The tools that it names, by server, as it spells them."""
+    """The tools that it names, by server, in its own spelling."""
 
     @property
     def tools(self) -> tuple[CatalogTool, ...]:
@@ -71,7 +70,7 @@ class ScriptSource:
 
 
 def read_source(script: str, toolbox: Toolbox, longest: int, variables: Collection[str] = ()) -> ScriptSource:
-    """Raises InvalidRequest, with the line, for a script that cannot be run. `variables` are those it is given."""
+    """Raises InvalidRequest, with the line, for a script that cannot run. `variables` are passed to the script."""
     if len(script) > longest:
         raise InvalidRequest(f"The script has {len(script):,} characters; at most {longest:,} are run.")
     script = _tidied(script)
@@ -86,7 +85,7 @@ def read_source(script: str, toolbox: Toolbox, longest: int, variables: Collecti
 
 
 def _tidied(script: str) -> str:
-    """Without Windows' line breaks, common indentation and the fence of a code block; with the same lines."""
+    """The script without Windows line breaks, common indentation and code fence; the number of lines stays the same."""
     script = script.replace("\r\n", "\n").replace("\r", "\n")
     lines = script.split("\n")
     filled = [number for number, line in enumerate(lines) if line.strip()]
@@ -128,7 +127,7 @@ class _Script:
         return {server: tuple(tools) for server, tools in self._used.items()}
 
     def _show_last(self) -> None:
-        """The last expression is the script's value; so is what it returns outside any function."""
+        """Shows the script's value: its last expression, or what it returns outside any function."""
         last = self._tree.body[-1] if self._tree.body else None
         if isinstance(last, ast.Return) and last.value is not None:
             self._text.replace(last, "return ", "") or self._text.replace(last, "return", "")
@@ -138,7 +137,7 @@ class _Script:
         self._text.wrap(last.value, "_mo_shown((", "), _mo_limit)")
 
     def _refuse_misused_server(self, node: ast.AST) -> None:
-        """Servers that are imported, or asked for a tool in a way that works for other objects."""
+        """Refuses servers that are imported, or used in ways that only work for other objects."""
         match node:
             case ast.Import(names=[ast.alias(name=server)]) | ast.ImportFrom(module=str(server)):
                 said = f"{server!r} is a server, and is there without an import"
@@ -202,18 +201,18 @@ class _Script:
                 self.mentions.append(ToolMention(node.lineno, tool))
 
     def _is_lacking(self, node: ast.Call, name: str) -> bool:
-        """Whether the interpreter's own function does not do what this call wants of it."""
+        """Whether the interpreter's own function lacks a feature that this call needs."""
         named = {keyword.arg: keyword.value for keyword in node.keywords}
         if name == "json.dumps":
             return "default" in named
         if name == "re.sub":
             return not isinstance(named.get("repl", node.args[1] if len(node.args) > 1 else None), ast.Constant)
-        # No tool can be called inside a function of the interpreter.
+        # The interpreter's functions cannot call tools from a callback.
         function = named.get("key") if name not in ("map", "filter") else next(iter(node.args), None)
         return isinstance(function, ast.Name | ast.Attribute) or any(map(self._is_of_tools, _inside(function)))
 
     def _is_of_tools(self, node: ast.AST) -> bool:
-        """Whether a node calls a tool, or may do so in a function of the script."""
+        """Whether a node calls a tool, or a function of the script that may do so."""
         if not isinstance(node, ast.Call):
             return False
         name = called(node)
@@ -231,7 +230,7 @@ class _Script:
             self._text.replace(node.func, plain, later)
 
     def _settle(self, node: ast.Await) -> None:
-        """What is awaited may be a result already."""
+        """Accepts a plain result after `await`, because the call may have returned it already."""
         if not self._text.has(node, "await"):
             raise InvalidRequest(f"line {node.lineno}: put the await before the f-string. Nothing was called.")
         self._text.wrap(node.value, "_mo_settled(", ")")
@@ -243,7 +242,7 @@ class _Script:
         return None
 
     def _is_gathered(self, node: ast.AST) -> bool:
-        """Whether the value goes, as it is, to `gather` or into a variable that is awaited."""
+        """Whether the value goes unchanged to `gather` or into a variable that is awaited."""
         child, parent = node, self._parents[node]
         while isinstance(parent, _CONTAINERS):
             child, parent = parent, self._parents[parent]
@@ -260,7 +259,7 @@ class _Script:
         return isinstance(node, ast.Name) and node.id in self._awaited
 
     def _awaited_names(self) -> frozenset[str]:
-        """Variables that are awaited, or given to `gather`."""
+        """Variables that are awaited or passed to `gather`."""
         roots = [node for node in self._nodes if isinstance(node, ast.Await)]
         gathers = [node for node in self._nodes if isinstance(node, ast.Call) and called(node).endswith("gather")]
         found = [node.value for node in roots if isinstance(node.value, ast.Name)]

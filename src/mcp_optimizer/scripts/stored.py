@@ -1,7 +1,7 @@
-"""Stored scripts as the tools of a built-in server: read from the database, put into the catalog, saved and called.
+"""Provides stored scripts as the tools of a built-in server: reads, publishes, saves and runs them.
 
-Every gateway on a database looks for changes every two seconds, so a script that is saved or deleted in one soon is in
-all. The gateway decides whether a caller may call a script, and about every call that the script makes.
+Every gateway on a database checks it for changes every two seconds, so a script saved or deleted at one gateway soon
+changes at all. The gateway decides whether a caller may call a script, and about each call that the script makes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 _PAUSE = 2.0
-"""Seconds between two looks for scripts that others saved or deleted."""
+"""Seconds between two checks for scripts that other gateways saved or deleted."""
 
 _WARNED = 60.0
 _MOST_PROBLEMS = 3
@@ -74,17 +74,17 @@ class Runner(Protocol):
 
 
 Check = Callable[[StoredScript, Toolbox], Awaitable[CheckResult]]
-"""What is wrong with a script, given the tools as they are now."""
+"""The problems of a script with the tools as they are now."""
 
 
 async def no_check(_script: StoredScript, _toolbox: Toolbox) -> CheckResult:
-    """For tools whose parameters nobody compares: names and classes are compared all the same."""
+    """A check that finds nothing, for use without a checker. Tool names and classes are still compared."""
     return CheckResult()
 
 
 @dataclass(frozen=True)
 class ScriptSources:
-    """What stored scripts are made from. `configured` has the names of the user's servers."""
+    """The parts that stored scripts need. `configured` returns the names of the user's servers."""
 
     stored: Callable[[], Awaitable[ScriptStore | None]]
     catalog: LiveCatalog
@@ -98,7 +98,7 @@ class ScriptSources:
 
 
 class StoredScripts:
-    """The scripts that are kept, in one gateway."""
+    """The stored scripts of one gateway."""
 
     def __init__(self, sources: ScriptSources, pause: float = _PAUSE) -> None:
         self._of = sources
@@ -114,26 +114,26 @@ class StoredScripts:
 
     @property
     def server(self) -> str:
-        """The server that has the scripts as its tools."""
+        """The name of the server that provides the scripts as tools."""
         return self._server or free_name(self._of.configured())
 
     def start(self) -> None:
-        """Look for scripts in the background, now and every two seconds."""
+        """Reads the scripts in the background, now and every two seconds."""
         self._looks.spawn(self._look())
 
     async def stop(self) -> None:
         await self._looks.close()
 
     def on_state(self, state: UpstreamState) -> None:
-        """A server of the user's has the name that the scripts had: it gets the name, and they get another.
+        """Renames the scripts' server if one of the user's servers takes its name.
 
-        Told before the catalog, so that no script is ever taken for a tool of that server.
+        Called before the catalog is updated, so that no script is ever taken for a tool of the user's server.
         """
         if state.name == self._server:
             self._withdraw()
             self._publish()
 
-    # What there is.
+    # Reading and publishing.
 
     async def _look(self) -> None:
         while True:
@@ -146,7 +146,7 @@ class StoredScripts:
             await asyncio.sleep(self._pause)
 
     async def refresh(self) -> None:
-        """Read what changed in the database, and show it in the catalog."""
+        """Reads changes from the database and updates the catalog."""
         async with self._turn:
             stored = await self._of.stored()
             if stored is not None:
@@ -157,7 +157,7 @@ class StoredScripts:
             self._publish()
 
     def _publish(self) -> None:
-        """Put those that were made for these servers into the catalog, if they are not there."""
+        """Puts the scripts made for the configured servers into the catalog, if they are not there yet."""
         shown = tuple(one for one in self._scripts.values() if self._standing(one).state is not ScriptState.ELSEWHERE)
         if shown == self._listed and bool(self._server) == bool(shown):
             return
@@ -179,10 +179,10 @@ class StoredScripts:
             self._server = ""
             self._listed = ()
 
-    # Calls.
+    # Calling.
 
     async def call(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """Run a script for a caller who may call it."""
+        """Runs a script for a caller who may call it."""
         script = self._scripts.get(name)
         if script is None:
             raise InvalidRequest(f"There is no stored script {quoted(name)} any more.")
@@ -197,7 +197,7 @@ class StoredScripts:
         )
 
     async def standing(self, script: StoredScript) -> ScriptStanding:
-        """How a script stands with the tools as they are now; it is checked again if one of these changed."""
+        """Whether a script fits the tools as they are now; it is checked again if one of them changed."""
         found = self._standing(script)
         if found.changed and (problem := await self._problem(script, found.changed)):
             return ScriptStanding(ScriptState.BROKEN, problem)
@@ -209,7 +209,7 @@ class StoredScripts:
         return standing(script, self._of.catalog.snapshot, self._risk_of, self._of.mode)
 
     async def _problem(self, script: StoredScript, changed: Sequence[CatalogTool]) -> str:
-        """What is wrong with a script since these tools changed; remembered as long as they stay as they are."""
+        """The problem of a script after these tools changed; remembered until they change again."""
         key = (script.name, script.saved_at_ms, *(tool.record.definition_hash for tool in changed))
         if (known := self._checked.get(key)) is not None:
             return known
@@ -229,10 +229,12 @@ class StoredScripts:
     def _risk_of(self, tool: CatalogTool) -> Risk:
         return self._of.policy.risk(tool.server, tool.record.name, tool.record.hints).risk
 
-    # For people.
+    # Managing, for people.
 
     async def save(self, wanted: WantedScript, *, replaces: bool) -> StoredScript:
-        """Check a script and keep it; it can be called when this returns. Raises InvalidRequest with what to change."""
+        """Checks a script and keeps it; it can be called as soon as this returns. Raises InvalidRequest with what to
+        change.
+        """
         snapshot, limits = self._of.catalog.snapshot, self._of.limits
         toolbox = self._toolbox(snapshot)
         around = AvailableTools(snapshot, toolbox, self._risk_of, self._of.mode, limits, self.server)

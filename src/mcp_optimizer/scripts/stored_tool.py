@@ -1,7 +1,7 @@
-"""A stored script as a tool: its definition, the check of its arguments, and whether it can be called now. Pure.
+"""Makes a tool of a stored script: its definition, the check of its arguments, and whether it can be called now. Pure.
 
-It can be called if the tools that it uses are there and are what they were. Called by `stored` before every call and
-whenever scripts are listed.
+A script can be called if the tools that it uses exist and are unchanged. Called by `stored` before every call and for
+every listing of scripts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.stored_script import SCRIPTS, StoredScript, UsedTool
-from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
+from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.errors import InvalidRequest, listed, quoted
 
 _HINTS: Final[Mapping[Risk, Mapping[str, bool]]] = {
@@ -26,14 +26,14 @@ _HINTS: Final[Mapping[Risk, Mapping[str, bool]]] = {
 
 
 def free_name(configured: Iterable[str]) -> str:
-    """The server that has the scripts: `scripts`, unless a server of the user's is called that."""
+    """The name of the server for stored scripts: `scripts`, unless one of the user's servers has that name."""
     taken = {name.casefold() for name in configured}
     names = (SCRIPTS, f"stored_{SCRIPTS}", *(f"stored_{SCRIPTS}_{number}" for number in range(2, len(taken) + 3)))
     return next(name for name in names if name not in taken)
 
 
 def definition_of(script: StoredScript) -> Definition:
-    """As the catalog has it."""
+    """The script's definition for the catalog."""
     tool = McpTool(
         name=script.name,
         description=script.description,
@@ -44,7 +44,7 @@ def definition_of(script: StoredScript) -> Definition:
 
 
 def check_arguments(script: StoredScript, arguments: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest; callers of registered tools are not checked before."""
+    """Raises InvalidRequest. Calls of directly registered tools are not checked before this."""
     taken = {one.name: one for one in script.parameters}
     for name, value in arguments.items():
         if name not in taken:
@@ -58,7 +58,7 @@ def check_arguments(script: StoredScript, arguments: Mapping[str, Any]) -> None:
 
 
 def advice(script: StoredScript) -> str:
-    """What to do about a script that does not fit any more."""
+    """How to repair a script that does not fit the tools any more."""
     return (
         f"Change it and save it again: mcp-optimizer script show {script.name} --source, then "
         f"mcp-optimizer script save {script.name} FILE --replace."
@@ -66,22 +66,22 @@ def advice(script: StoredScript) -> str:
 
 
 class ScriptState(StrEnum):
-    """What became of a stored script."""
+    """The state of a stored script."""
 
     READY = "ready"
     WAITING = "waiting"
-    """A server that it uses is not there now."""
+    """A server that it uses is not available now."""
     BROKEN = "broken"
-    """A tool that it uses is not what it was: somebody must save it again."""
+    """A tool that it uses has changed: the script must be saved again."""
     NOT_ALLOWED = "not allowed"
-    """It changes something, and scripts may only read here."""
+    """It changes something, but scripts may only read at this gateway."""
     ELSEWHERE = "elsewhere"
-    """None of the servers that it uses is configured here: it was made for other servers."""
+    """None of its servers is configured at this gateway: it was made for others."""
 
 
 @dataclass(frozen=True)
 class ScriptStanding:
-    """A script's state, why, and the tools that changed and fit as far as names and classes say."""
+    """A script's state, the reason, and the tools that changed but still fit by name and class."""
 
     state: ScriptState = ScriptState.READY
     reason: str = ""
@@ -91,7 +91,7 @@ class ScriptStanding:
 def standing(
     script: StoredScript, snapshot: Snapshot, risk_of: Callable[[CatalogTool], Risk], mode: ScriptMode
 ) -> ScriptStanding:
-    """How a script stands with the tools of a snapshot."""
+    """The standing of a script with the tools of a snapshot."""
     servers = {used.server for used in script.uses}
     if servers and servers.isdisjoint(snapshot.states):
         named = ", ".join(map(quoted, sorted(servers)))
@@ -117,21 +117,21 @@ def _tool_of(snapshot: Snapshot, used: UsedTool) -> CatalogTool | None:
 
 
 def _why_missing(used: UsedTool, snapshot: Snapshot, *, is_missing: bool) -> ScriptStanding:
-    """Why a tool is not there."""
+    """Why a tool is missing."""
     state = snapshot.states.get(used.server)
     if state is None:
         return ScriptStanding(ScriptState.BROKEN, f"Its server {quoted(used.server)} was removed.")
     if (used.server, used.tool) in snapshot.held:
         advice = f"mcp-optimizer trust diff {used.server}"
         return ScriptStanding(ScriptState.WAITING, f"{quoted(used.name)} changed and waits for approval: {advice}.")
-    if is_missing or state.status is not ServerStatus.RUNNING:
+    if is_missing or not state.is_available:
         why = f": {state.reason}" if state.reason else ""
         return ScriptStanding(ScriptState.WAITING, f"Its server {quoted(used.server)} is {state.status}{why}.")
     return ScriptStanding(ScriptState.BROKEN, f"{quoted(used.server)} has no tool {quoted(used.tool)} any more.")
 
 
 def _why_worse(script: StoredScript, used: UsedTool, risk: Risk) -> str:
-    """What to say if a tool may do more than whoever saved the script agreed to."""
+    """Why a tool may now do more than was agreed to when the script was saved; "" if it may not."""
     agreed = script.risk if used.may_change else Risk.READ
     if agreed.covers(risk):
         return ""

@@ -1,7 +1,7 @@
-"""Typed Python stubs of tools: a short line that a model reads. Pure.
+"""Typed Python stubs of tools: short lines for a model to read. Pure.
 
-One is `kanban.list_cards(board_id: int, status?: 'open'|'done', limit=20) -> {total, cards[]: {title}}`: `?`
-marks what may be left out. No text of a server leaves its line or its quotes, and none is longer than a few hundred
+An example is `kanban.list_cards(board_id: int, status?: 'open'|'done', limit=20) -> {total, cards[]: {title}}`: `?`
+marks what may be omitted. No text from a server can leave its line or its quotes, and none is longer than a few hundred
 characters.
 """
 
@@ -29,23 +29,23 @@ from mcp_optimizer.scripts.python_types import (
 )
 
 _MOST_SHOWN = 24
-"""Parameters that a short stub shows; it says that there are more."""
+"""Parameters that a short stub shows before it says that there are more."""
 
 _MOST_TYPED = 8
-"""Optional parameters after these are shown without a plain type: most names tell it, and the check knows it."""
+"""Optional parameters beyond these get no plain type: most names suggest it, and the check knows it."""
 
 _CHOICES_SHOWN = 12
 _LONGEST_CHOICE = 40
 _LONGEST_DEFAULT = 24
 _LONGEST_SAID = 80
 _LEVELS = 2
-"""Objects inside each other that a short stub writes."""
+"""Levels of nested objects that a short stub writes."""
 
 _LONGEST_TYPE = 200
 _LONGEST_STUB = 1_600
 _MOST_REMEMBERED = 5_000
 _SHORT_EFFORT = 1_000
-"""Parts of schemas that are read for the stub of one tool."""
+"""Schema parts that are read for the stub of one tool."""
 
 _LONGEST_NAME = 200
 
@@ -53,10 +53,10 @@ MORE = "..."
 
 
 def short_stub(tool: CatalogTool, spelling: str, shape: str = "") -> str:
-    """One line: how a script calls a tool, what it returns if that is known, and what it is for."""
+    """One line: how a script calls a tool, what it returns, if known, and what it is for."""
     schema = tool.record.details.input_schema
     parameters = parameters_of(tool)
-    # A parameter with a name beyond all reason has no place in a reply.
+    # An absurdly long parameter name does not belong in a reply.
     short = [parameter for parameter in parameters if len(parameter.python) <= _LONGEST_NAME]
     effort = TypeBudget(_SHORT_EFFORT)
     shown = [
@@ -117,7 +117,7 @@ def _written(found: PyType, levels: int) -> str:
 
 
 def _literal(value: str | float | bool | None) -> str:
-    """A value as Python writes it; long texts are cut."""
+    """A value as a Python literal; long texts are cut."""
     if isinstance(value, str):
         value = value if len(value) <= _LONGEST_CHOICE else value[:_LONGEST_CHOICE] + MORE
     return _line(repr(value))
@@ -128,13 +128,13 @@ def _key(name: str) -> str:
 
 
 def _line(text: str) -> str:
-    """A text that stays on its line."""
+    """A text on one line."""
     one = " ".join(text.split())
     return one if one.isprintable() else "".join(letter if letter.isprintable() else " " for letter in one)
 
 
 def _takes_others(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema says itself that further arguments are welcome, or describes them in another way."""
+    """Whether a schema explicitly accepts further arguments, or describes them by other keywords."""
     is_open = schema.get("additionalProperties") not in (None, False) or bool(named(schema, "patternProperties"))
     return is_open or any(keyword in schema for keyword in ("allOf", "anyOf", "oneOf", "$ref", "then", "else", "if"))
 
@@ -145,7 +145,7 @@ def takes_only_named(schema: Mapping[str, Any]) -> bool:
 
 
 class StubWriter:
-    """Short stubs of the tools of a view. Each is written once as long as it stays the same."""
+    """Short stubs for the tools of a view. Each stub is cached until its tool changes."""
 
     def __init__(self) -> None:
         self._toolboxes = Toolboxes()
@@ -156,7 +156,7 @@ class StubWriter:
         return self._toolboxes.of(view).spelling(tool)
 
     def stub(self, view: Snapshot, tool: CatalogTool, shape: str) -> str:
-        """A tool's line."""
+        """The stub of a tool."""
         key = (tool.record.definition_hash, self.spelling(view, tool), shape)
         if (known := self._known.get(key)) is None:
             known = self._known[key] = short_stub(tool, key[1], shape)

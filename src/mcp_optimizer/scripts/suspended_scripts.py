@@ -1,8 +1,8 @@
-"""Scripts that wait for a modern client's answers, between two of its requests.
+"""Keeps scripts that wait for a modern client's answers between two of its requests.
 
-A question in the middle becomes an input-required result; the script stays in its worker until the client calls again
-with the answers. In between the client carries the name of the waiting script and how much it had done, sealed: after a
-restart the gateway can say what happened, and runs nothing that a client sends back.
+A question during a script becomes an input-required result; the script stays in its worker until the client calls again
+with the answers. Meanwhile the client holds a sealed token with the script's name and progress: after a restart the
+gateway can say what happened, and it never runs anything that a client sends back.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from mcp_optimizer.scripts.inner_calls import InnerCalls
 from mcp_optimizer.upstream.parked import ParkedCalls, Request
 
 Key = Callable[[], Awaitable[bytes | None]]
-"""Reads the key of the gateway's database; None: there is none."""
+"""Reads the key of the gateway's database; None if there is none."""
 
 _LONGEST_STATE = 500
 
 
 class ScriptAttempt:
-    """One run of a script, for as long as it runs: what it has done so far."""
+    """One run of a script and its progress so far."""
 
     def __init__(self) -> None:
         self._calls: InnerCalls | None = None
 
     def began(self, calls: InnerCalls) -> None:
-        """The script makes its calls through these."""
+        """Sets the object through which the script makes its calls."""
         self._calls = calls
 
     @property
@@ -53,7 +53,7 @@ async def _no_key() -> bytes | None:
 
 @dataclass(frozen=True)
 class _Left:
-    """What a client brings back: the waiting script's name, in which life of the gateway, and what it had done."""
+    """The token that a client brings back: the waiting script, its gateway's life, and the script's progress."""
 
     state: str
     life: str
@@ -62,7 +62,7 @@ class _Left:
 
 
 class WaitingScripts:
-    """The scripts that are, or may become, suspended."""
+    """The scripts that are suspended or may become so."""
 
     def __init__(self, parked: ParkedCalls | None = None, key: Key = _no_key) -> None:
         self._parked = parked or ParkedCalls()
@@ -72,14 +72,14 @@ class WaitingScripts:
         self._attempts: WeakValueDictionary[str, ScriptAttempt] = WeakValueDictionary()
 
     async def begin(self, params: Mapping[str, Any], caller: Caller, make: Make) -> dict[str, Any]:
-        """Begin a script; returns its result, or its first question."""
+        """Starts a script; returns its result or its first question."""
         attempt = ScriptAttempt()
         request = Request("", "run_script", params)
         result = await self._parked.begin(request, caller, lambda parked: make(parked, attempt))
         return await self._sealed(result, caller, attempt)
 
     async def go_on(self, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """Answer a waiting script; returns its result, or its next question."""
+        """Passes answers to a waiting script; returns its result or its next question."""
         left = await self._opened(caller)
         caller = caller._replace(passed_on={**caller.passed_on, "requestState": left.state})
         if self._parked.find(caller) is None:
@@ -89,7 +89,7 @@ class WaitingScripts:
         return await self._sealed(result, caller, attempt)
 
     async def close(self) -> None:
-        """The gateway stops: nobody will answer any more."""
+        """Ends all waiting scripts, because the gateway stops and no answers will come."""
         await self._parked.close()
 
     async def _sealed(self, result: dict[str, Any], caller: Caller, attempt: ScriptAttempt | None) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class WaitingScripts:
         return {**result, "requestState": f"{said}.{await self._mac(said, caller)}"}
 
     async def _opened(self, caller: Caller) -> _Left:
-        """Raises CallNotWaiting for whatever this gateway did not write for this caller."""
+        """Raises CallNotWaiting for any token that this gateway did not write for this caller."""
         given = caller.passed_on.get("requestState")
         said, _, mac = (
             given.rpartition(".") if isinstance(given, str) and len(given) <= _LONGEST_STATE else ("", "", "")

@@ -1,7 +1,7 @@
-"""A script's syntax tree, and what can be read from it without knowing any tool. Pure.
+"""A script's syntax tree, and the facts that it shows without knowledge of any tool. Pure.
 
-A script may come from anyone: whatever its text does to the parser is an error of the script, and walking the tree
-needs no recursion.
+A script may come from anyone: any failure of the parser is an error of the script, and walking the tree uses no
+recursion.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator
 from mcp_optimizer.errors import InvalidRequest
 
 _DEEPEST = 100
-"""Levels of nesting that a script may have: more is nothing a model writes."""
+"""Levels of nesting that a script may have; no model writes more."""
 
 _PARSING = threading.Lock()
-"""Held by whoever parses: in Python 3.11 two threads that do so fail with SystemError now and then, because they
-count the depth of their trees together. Warnings are switched off for all threads too.
+"""Held while parsing: in Python 3.11, two threads that parse at once sometimes fail with SystemError, because they
+share the count of the tree's depth. It also guards switching off warnings, which affects all threads.
 """
 
 
 def parsed(script: str) -> ast.Module:
-    """Raises InvalidRequest, with the line, for what is no Python."""
+    """Raises InvalidRequest, with the line, for invalid Python."""
     try:
         tree = parsed_quietly(script)
     except SyntaxError as error:
@@ -39,14 +39,14 @@ def parsed(script: str) -> ast.Module:
 
 
 def parsed_quietly(script: str) -> ast.Module:
-    """Python warns of what it finds odd in a script; that is for its author, not for our log."""
+    """Parses without Python's warnings about the script, which would go to our log instead of its author."""
     with _PARSING, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(script)
 
 
 def in_order(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node, a parent before its children."""
+    """Every node, parents before their children."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -55,7 +55,7 @@ def in_order(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def called(node: ast.Call) -> str:
-    """The plain name of what is called: `call`, `asyncio.gather`; otherwise nothing."""
+    """The plain name of the called function: `call`, `asyncio.gather`; "" if it has none."""
     into = node.func
     if isinstance(into, ast.Name):
         return into.id
@@ -65,7 +65,7 @@ def called(node: ast.Call) -> str:
 
 
 def imported(nodes: Iterable[ast.AST], module: str) -> frozenset[str]:
-    """Names that are imported from a module."""
+    """The names imported from a module."""
     return frozenset(
         alias.asname or alias.name
         for node in nodes
@@ -75,7 +75,7 @@ def imported(nodes: Iterable[ast.AST], module: str) -> frozenset[str]:
 
 
 def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Every name that the script gives a meaning of its own, anywhere."""
+    """Every name that the script binds, anywhere."""
     for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
@@ -91,7 +91,7 @@ def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def inside(scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
-    """The nodes of a function, those of functions inside it left out; their names are its own."""
+    """The nodes of a function, without those of nested functions, whose names are their own."""
     yield from ast.walk(scope.args)
     waiting: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
     while waiting:

@@ -1,7 +1,7 @@
-"""Syntax, modules, names and attributes that scripts do not have, and what to write instead. Pure.
+"""Syntax, modules, names and attributes that scripts lack, and what to write instead. Pure.
 
-Read by the check and by a script's reply. Results are JSON and there are a few modules, so every attribute is one of
-Python's own types, of these modules, or of the script's classes.
+Used by the check and by a script's reply. Results are JSON and there are few modules, so every attribute belongs to a
+Python type, one of these modules, or a class of the script.
 """
 
 from __future__ import annotations
@@ -71,36 +71,36 @@ NO_FILES = f"A script cannot do that. {_FILES}"
 
 
 def told(message: str) -> str:
-    """What the interpreter says of syntax that it lacks, with what to write in its place."""
+    """The interpreter's message about unsupported syntax, with a replacement to write."""
     if _NOT_YET.match(message) is None:
         return message
     return unsupported(_NOT_YET.sub("", message))
 
 
 def unsupported(what: str) -> str:
-    """Syntax that scripts do not have."""
+    """The message about syntax that scripts do not have."""
     advice = next((advice for word, advice in _INSTEAD_OF_SYNTAX.items() if word in what), "")
     return f"scripts do not support {what.rstrip('.')}. {advice}".rstrip()
 
 
 def cannot_import(module: str) -> str:
-    """A module that scripts do not have."""
+    """The message about a module that scripts do not have."""
     instead = _INSTEAD_OF_MODULES.get(module.partition(".")[0])
     return f"scripts cannot import {module[:60]!r}. {instead or 'They have: ' + ', '.join(sorted(MODULES)) + '.'}"
 
 
 def has_no_member(module: str, name: str) -> str:
-    """A name that a module of scripts does not have."""
+    """The message about a name that a module does not have in scripts."""
     return f"{module} has no {name[:60]!r} in scripts. {_INSTEAD_OF_MEMBERS.get(module, '')}".rstrip()
 
 
 def instead_of_name(name: str) -> str:
-    """What to write for a builtin name that scripts do not have; nothing if nobody knows."""
+    """What to write for a builtin name that scripts do not have; "" if there is no advice."""
     return _INSTEAD_OF_NAMES.get(name, "")
 
 
 def host_refusal(function: str) -> str:
-    """Why a script does not get what it asks of its host; nothing where the interpreter says it best."""
+    """Why the host refuses a function to scripts; "" where the interpreter's own message is better."""
     if function in ("os.environ", "os.getenv"):
         return NO_ENVIRONMENT
     return NO_FILES if function == "open" or function.startswith("Path.") else ""
@@ -149,7 +149,7 @@ _MEANT = {
     "toString": "str(...)",
     "substring": "text[start:end]",
 }
-"""What Python writes for words of other languages."""
+"""What Python writes for words from other languages."""
 
 _EPOCH = "`datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=int(number))`"
 _LACKING = {
@@ -163,12 +163,12 @@ _LACKING = {
     "timetuple": "year, month and day",
     "utctimetuple": "year, month and day",
 }
-"""Attributes that Python's dates have and those of the scripts' interpreter lack, and what to write there."""
+"""Attributes of Python's dates that the scripts' interpreter lacks, and their replacements."""
 
 
 @cache
 def known_attributes() -> frozenset[str]:
-    """Those of every type and module that scripts have; Python has a few more than the scripts' interpreter."""
+    """The attributes of all types and modules that scripts have; Python has a few more than their interpreter."""
     found: set[str] = set()
     for one in (*_BUILTIN_TYPES, *_OTHER_TYPES):
         found.update(dir(one))
@@ -184,7 +184,7 @@ def known_attributes() -> frozenset[str]:
 def attribute_problems(
     nodes: Collection[ast.AST], is_excused: Callable[[ast.Attribute], bool]
 ) -> Iterator[tuple[int, str]]:
-    """By line. `is_excused`: whether the attribute is no mistake of the script, or one that others tell."""
+    """Unknown attributes, by line. `is_excused`: whether an attribute is no mistake, or is reported elsewhere."""
     own = frozenset(_own_attributes(nodes))
     for node in nodes:
         if not isinstance(node, ast.Attribute) or node.attr in own or node.attr in known_attributes():

@@ -1,7 +1,7 @@
-"""The Python that runs in a worker before each script: how calls cross to the gateway and back. Text and its assembly.
+"""The Python that runs in a worker before each script: it passes calls to the gateway and returns their results.
 
-Arguments and results cross as text and are taken apart in the worker, because objects would hold up the event loop. The
-names begin with `_mo_`; a script that uses them can do nothing that it could not do with `call`.
+Arguments and results cross as text and are converted in the worker, because objects would block the event loop. The
+names begin with `_mo_`; a script that uses them gains nothing that `call` does not offer.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 NOW, LATER = "_mo_now", "_mo_later_"
-"""Functions of the gateway: one that returns a result, and one that returns what can be awaited."""
+"""Functions of the gateway: one returns a result, the other an awaitable."""
 
 CALL, PARALLEL, FIND = "call", "parallel", "find"
-"""What a function of the gateway is asked to do."""
+"""The operations that the gateway's functions accept."""
 
 PRELUDE = """
 import asyncio as _mo_asyncio
@@ -150,7 +150,7 @@ def _mo_find_later(text):
 
 
 def setup(servers: Mapping[str, Iterable[str]], variables: Mapping[str, Any], most_calls: int, most_shown: int) -> str:
-    """The code before a script: the helpers, the servers that it names with their tools, and its variables."""
+    """The code before a script: the helpers, the servers that the script names with their tools, and its variables."""
     lines = [PRELUDE, f"_mo_most_calls, _mo_limit = {most_calls}, {most_shown}"]
     for server, tools in servers.items():
         lines.append(f"{server} = _mo_Server()")

@@ -1,8 +1,8 @@
-"""The processes in which scripts run, started when the first is needed. Imports pydantic_monty on first use.
+"""The processes in which scripts run, started for the first script. Imports pydantic_monty on first use.
 
-Every script gets a fresh interpreter in a worker that has nothing: no files, no network, no environment. A worker that
-crashes or is killed ends one script, and another takes its place. A process that cannot be started, or dies before it
-received anything, is replaced, because nothing was done in it.
+Every script gets a fresh interpreter in a worker without files, network or environment. A worker that crashes or is
+killed ends one script and is replaced. A process that cannot be started, or dies before it received anything, is
+replaced without ending the script, because nothing ran in it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 _AFTER_THE_END = 0.05
-"""Seconds after the last worker ended. Threads of the library end a little later, and one that does so while the
-interpreter ends aborts the process.
+"""Seconds to wait after the last worker ended. The library's threads end a little later, and one that ends during the
+interpreter's shutdown aborts the process.
 """
 
 
 class WorkerPool:
-    """A pool of workers; `make` says how many, and imports the library."""
+    """A pool of workers; `make` sets their number and imports the library."""
 
     def __init__(self, make: Callable[[], AsyncMonty]) -> None:
         self._make = make
@@ -62,7 +62,7 @@ class WorkerPool:
             return self._pool
 
     async def close(self) -> None:
-        """End all workers."""
+        """Ends all workers."""
         async with self._opening:
             pool, self._pool = self._pool, None
             if pool is not None:
@@ -71,8 +71,8 @@ class WorkerPool:
 
 
 def _not_started() -> tuple[type[Exception], ...]:
-    """How the library says that a process did not start; read when something was raised, so that nothing is imported
-    before.
+    """The library's exceptions for a process that did not start; looked up only after one was raised, so that nothing
+    is imported before.
     """
     from pydantic_monty import MontyCrashedError
 
@@ -85,14 +85,14 @@ MISSING = (
 )
 
 _DEEPEST = 300
-"""Function calls of a script inside each other."""
+"""Nested function calls that a script may make."""
 
 _GRACE = 1.0
-"""Seconds in which a worker ends a script itself before it is killed."""
+"""Seconds that a worker has to end a script itself before it is killed."""
 
 
 def check_installed() -> None:
-    """Raises ConfigurationError if scripts cannot be run here. Imports nothing."""
+    """Raises ConfigurationError if scripts cannot run on this machine. Imports nothing."""
     from importlib.util import find_spec
 
     if find_spec("pydantic_monty") is None:
@@ -108,7 +108,7 @@ class Workers:
         self._turns = ScriptTurns(limits.script_workers)
 
     def turn(self, caller: str) -> ScriptTurn:
-        """To be entered for a session."""
+        """A turn, to be entered before a session."""
         return self._turns.of(caller)
 
     @asynccontextmanager
@@ -122,7 +122,7 @@ class Workers:
             "max_feed_duration_secs": self._limits.script_cpu_seconds,
             "max_memory": self._limits.script_memory,
             "max_recursion_depth": _DEEPEST,
-            # A call takes up to two; the rest is for names that do not exist and are asked for.
+            # A call takes up to two suspensions; the rest is for undefined names, which the interpreter looks up.
             "max_suspensions": 3 * self._limits.script_calls + 1_000,
         }
 
@@ -131,7 +131,7 @@ class Workers:
             import pydantic_monty
         except ImportError:
             raise ConfigurationError(MISSING) from None
-        # Of a limit whose name it does not know, the library says nothing.
+        # The library silently ignores a limit whose name it does not know.
         unknown = self._resource_limits().keys() - pydantic_monty.ResourceLimits.__annotations__.keys()
         if unknown:
             raise ConfigurationError(f"This pydantic-monty does not know the limits {sorted(unknown)}. {MISSING}")
@@ -140,5 +140,5 @@ class Workers:
         )
 
     async def close(self) -> None:
-        """End all workers."""
+        """Ends all workers."""
         await self._pool.close()

@@ -1,8 +1,8 @@
-"""Classifies actions (read, create, delete, ...) in requests and in tools' names; splits requests for several. Pure.
+"""Classifies actions (read, create, delete, ...) in requests and tool names; splits requests for several actions. Pure.
 
 Tools of one server share their nouns and differ in their verbs: `write_file` does not delete. The ranker compares
-requests and tools by these classes. The gateway searches for each part of "stage everything, commit, and show the
-log"; a request is split only where a new action begins, so that "compare apples, oranges and pears" stays one.
+requests and tools by these classes. The gateway searches separately for each part of "stage everything, commit, and
+show the log"; a request is split only where a new action begins, so "compare apples, oranges and pears" stays whole.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ASKS_TO_DESTROY: Final = _DESTROYING | frozenset(
     "gone take out away vanish disappear del kick expire dismiss leave eliminate rollback scratch throw strip exclude "
     "withdraw shred".split()
 )
-"""Words of a request that something should go away. Many, because asking in other words must not hide the tool."""
+"""Words by which a request asks that something go away. Many, because an unusual word must not hide the tool."""
 
 _NEGATION = re.compile(
     r"\b(?:not|no|never|without|isn't|aren't|haven't|hasn't|don't|didn't|un|non)[\s-]+(?:yet\s+|been\s+)?(\w+)"
@@ -64,7 +64,7 @@ def _bits(word: str) -> int:
 
 
 def _forms(word: str) -> tuple[str, ...]:
-    """The word, and what it would be without its ending."""
+    """The word, and its possible forms without an ending."""
     return (
         word,
         word.removesuffix("s"),
@@ -93,7 +93,7 @@ def name_actions(words: list[str]) -> int:
 
 
 def destroys(words: list[str]) -> bool:
-    """Whether a tool's name says that it deletes or overwrites: its first word for an action does."""
+    """Whether a tool's name says that it deletes or overwrites, judged by its first word for an action."""
     for word in words:
         if is_one_of(word, _DESTROYING):
             return True
@@ -103,7 +103,7 @@ def destroys(words: list[str]) -> bool:
 
 
 def asks_to_destroy(words: list[str]) -> bool:
-    """Whether a request may want something deleted or overwritten."""
+    """Whether a request may ask to delete or overwrite something."""
     return any(is_one_of(word, _ASKS_TO_DESTROY) for word in words)
 
 
@@ -119,10 +119,10 @@ def negated(query: str) -> frozenset[str]:
 
 MOST_PARTS: Final = 16
 LONGEST: Final = 60
-"""Words of a request that may be several without saying so. A longer one tells a story, not a list of requests."""
+"""Maximum words of a request that is split without explicit separators; a longer one is rarely a list of actions."""
 
 LONGEST_CERTAIN: Final = 200
-"""Words of a request whose parts are separated by semicolons."""
+"""Maximum words of a request that is split at semicolons."""
 
 _LONGEST_REST = 300
 
@@ -137,25 +137,25 @@ _FURTHER_ACTIONS = frozenset(
     "explain extract plot draw chart resize crop rotate compress zip unzip encrypt decrypt sign login pay refund buy "
     "sell reserve remind remember note subscribe follow tell ask wait sort group plan".split()
 )
-"""Words for actions that the classes of `actions` lack."""
+"""Words for actions that `CLASSES` lacks."""
 
 _QUESTIONS = frozenset("what which who whose when where how why is are was does do did".split())
 
 
 @dataclass(frozen=True)
 class SeveralActions:
-    """The parts of a request, in order. `is_certain`: whoever asked separated them; otherwise only the words say so."""
+    """The parts of a request, in order. `is_certain`: the request separates them explicitly, not only by its words."""
 
     parts: tuple[str, ...]
     is_certain: bool
     rest: str = ""
-    """The parts beyond the first `MOST_PARTS`, which are not looked for."""
+    """The parts beyond the first `MOST_PARTS`, for which no search is made."""
 
 
 def several(request: str) -> SeveralActions | None:
     """The actions that a request asks for; None if it asks for one."""
     lines = [" ".join(line.split()) for line in request.split("\n")]
-    # One blank between two words from here on, so that no text takes long to be looked through.
+    # From here on words are separated by one blank, so the regular expressions are fast on any text.
     request = " ".join(line for line in lines if line)
     certain = [part.strip() for part in request.split(";") if words(part)]
     if len(certain) > 1 and request.count(" ") < LONGEST_CERTAIN:
@@ -184,12 +184,12 @@ def _first(parts: list[str], *, is_certain: bool) -> SeveralActions:
 
 
 def _has_action(piece: str) -> bool:
-    """Whether any of its words is one for an action or a question: before it may stand where ("in the repository")."""
+    """Whether a piece contains a word for an action or a question; a place may precede it ("in the repository")."""
     return any(map(_is_action, words(piece)))
 
 
 def _begins_action(piece: str) -> bool:
-    """Whether it begins with a word for an action or a question, politeness aside."""
+    """Whether a piece begins with a word for an action or a question, politeness aside."""
     said = next((word for word in words(piece)[:6] if word not in _POLITE), "")
     return _is_action(said)
 

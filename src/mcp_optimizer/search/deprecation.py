@@ -26,7 +26,7 @@ _OF_ANOTHER = re.compile(
     r"\b(?:lists?|finds?|shows?|returns?|gets?|includ\w+|replaces?|which|if|any|all|are|whether)\b", re.I
 )
 _OPENING: Final = 400
-"""Characters of a description that may deprecate the tool. The text after them is about parameters and values."""
+"""Characters of a description in which a deprecation is recognised; later text is about parameters and values."""
 
 _MOST_NAMED: Final = 8
 
@@ -38,20 +38,21 @@ _NO_SUCCESSOR: Final = 0.1
 def sentence(description: str) -> str:
     """The sentence that deprecates the tool; empty for most tools, and for tools that only deal with deprecation."""
     opening = description[:_OPENING]
-    # Almost no tool is deprecated, and looking for words is twenty times faster than looking for sentences.
+    # Few tools are deprecated, and searching for words is twenty times faster than searching for sentences.
     if _SAYS_SO.search(opening) is None:
         return ""
     for found in _SENTENCE.finditer(opening):
         text = found.group().strip()
         before = _SAYS_SO.split(text, maxsplit=1)[0]
-        # "Lists all deprecated APIs" is about others; "DEPRECATED: ..." and "This tool is deprecated" are about itself.
+        # "Lists all deprecated APIs" is about other things; "DEPRECATED: ..." and "This tool is deprecated" are about
+        # the tool itself.
         if not _OF_ANOTHER.search(before.replace("This tool is", "").replace("this tool is", "")):
             return _whole(text, description)
     return ""
 
 
 def _whole(text: str, description: str) -> str:
-    """The sentence up to its end in the description: the opening may have ended in the middle of it."""
+    """The sentence up to its end in the description, because the opening may end in the middle of it."""
     begin = description.find(text)
     rest = _SENTENCE.match(description, begin)
     return rest.group().strip() if rest else text
@@ -77,7 +78,7 @@ def _after(description: str, said: str) -> str:
 
 @dataclass(frozen=True)
 class Superseded:
-    """Positions of deprecated tools, and of the successor of each; -1 if it has none."""
+    """The positions of deprecated tools and of their successors; -1 for a tool without one."""
 
     old: NDArray[np.int64]
     new: NDArray[np.int64]
@@ -87,7 +88,7 @@ class Superseded:
         """From server, name, and the name keys that a deprecated tool points to (None if it is not deprecated)."""
         marked = [at for at, (_, _, names) in enumerate(tools) if names is not None]
         servers = {tools[at][0] for at in marked}
-        # A tool that is itself deprecated is no successor.
+        # A deprecated tool cannot be a successor.
         there = {
             (server, name_key(name)): at
             for at, (server, name, names) in enumerate(tools)
@@ -116,5 +117,5 @@ class Superseded:
 
 @cache
 def none_superseded() -> Superseded:
-    """No tool is deprecated."""
+    """The value for an index without deprecated tools."""
     return Superseded(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))

@@ -1,9 +1,9 @@
 """Ranks tools for a request, over one immutable index.
 
 The catalog builds an index in the background and swaps it in with one assignment; the gateway searches it. A search
-never waits for ingestion and never sees half of an index. With few tools, each part of an index is built when it is
-first needed, so a gateway that is never searched does without numpy. General-purpose tools (web search, code, files)
-are returned for requests that no special tool fits. Knows positions, not servers or callers.
+never waits for ingestion and never sees half an index. With few tools, each part of an index is built when first
+needed, so a gateway that is never searched does not load numpy. For requests that no special tool fits, general-purpose
+tools (web search, code, files) are returned. Knows positions, not servers or callers.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FEW = 1_000
-"""Tools for which everything is built in some hundredths of a second."""
+"""Maximum tools for which the parts are built on demand, which takes some hundredths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the index needs to know about a tool. `vector` is None until the tool is embedded."""
+    """The data of a tool that the index needs. `vector` is None until the tool is embedded."""
 
     server: str
     name: str
@@ -59,10 +59,10 @@ class Entry:
 
 
 class IndexParts:
-    """The parts of one index. Parts that are needed by two threads at once may be built twice."""
+    """The parts of one index. A part that two threads need at once may be built twice."""
 
     def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary | None, *, has_vectors: bool) -> None:
-        """Without a vocabulary, this is part of another index, and has only the terms of its own tools."""
+        """Without a vocabulary, this belongs to a confined index and has only the terms of its own tools."""
         self._entries = entries
         self._vocabulary = vocabulary
         self._has_vectors = has_vectors
@@ -73,7 +73,7 @@ class IndexParts:
     def _build(self) -> None:
         for part in (IndexParts.lexical, IndexParts.names, IndexParts.superseded, IndexParts.vectors):
             part.__get__(self)
-        # They hold the vectors, which are in the matrix now.
+        # The entries hold vectors that are now in the matrix too.
         self._entries = ()
 
     @lazy
@@ -124,13 +124,13 @@ KINDS: Final = {
     "search stored memories and notes": "memory remember knowledge note entity",
     "solve an equation or evaluate a mathematical expression": "math equation expression calculate arithmetic",
 }
-"""What a tool of each kind does, and words of which it must have at least one."""
+"""Descriptions of general-purpose kinds of tools, each with words of which such a tool must contain at least one."""
 
 MOST: Final = 3
 """Maximum general-purpose tools in one search result."""
 
 LEAST_COSINE: Final = 0.1
-"""Below this cosine with the request, not even a general-purpose tool is returned."""
+"""Minimum cosine with the request for a general-purpose tool to be returned."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +158,16 @@ Prior = Callable[[Positions], Floats | None]
 """The usage prior of the tools at these positions; None if there is none."""
 
 _CANDIDATES = 30
-"""How many of the first tools the usage prior may move. Those further down are not close to the first."""
+"""Number of first tools that the usage prior may move; the scores of later ones are too far below."""
 
 _FURTHER = 8
-"""How many tools below the hits a search reports."""
+"""Number of tools below the hits that a search reports."""
 
 _WEAK = 0.3
 """If the likelihood of the first hit is below this, general-purpose tools are returned as well."""
 
 _GUESS = 0.9
-"""The highest cosine guessed for a tool that is not embedded yet, relative to the highest of those that are."""
+"""Maximum cosine guessed for a tool that is not embedded yet, relative to the highest cosine of embedded tools."""
 
 
 class Encoder(Protocol):
@@ -183,20 +183,20 @@ class Encoder(Protocol):
         """The entry of `fusion.json` with the weights learned for this encoder."""
         ...
 
-    # Both raise OSError if the encoder cannot be reached; the search then uses words only.
+    # All raise OSError if the encoder cannot be reached; the search then uses only words.
 
     def embed_tools(self, texts: Sequence[str]) -> Iterable[Vector]: ...
 
     def embed_queries(self, texts: Sequence[str]) -> Floats: ...
 
     def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
-        """Begin to embed, in another thread if the encoder has one; returns how to get the vectors."""
+        """Begin to embed, in another thread if the encoder has one; returns a function that waits for the vectors."""
         ...
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A tool, by its position in the index, and how likely it is to answer the request, from 0 to 1."""
+    """A tool, by its position in the index, and how likely it answers the request, from 0 to 1."""
 
     position: int
     score: float
@@ -208,12 +208,12 @@ class Hit:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The hits of a search; none if nothing fits. `fit` is how likely the first hit is to answer the request."""
+    """The hits of a search; none if nothing fits. `fit` is how likely the first hit answers the request."""
 
     hits: tuple[Hit, ...]
     fit: float
     further: tuple[int, ...] = ()
-    """The positions that follow in the ranking; whether they fit is not said."""
+    """The positions that follow in the ranking, whether they fit or not."""
 
 
 @cache
@@ -237,7 +237,7 @@ class SearchIndex:
         encoder: Encoder | None = None,
         whole: tuple[SearchIndex, Sequence[int]] | None = None,
     ) -> None:
-        """Without a vocabulary, it is part of the `whole` index, of which it has these positions."""
+        """Without a vocabulary, this is a confined index with some positions of the `whole` index."""
         self.size = len(entries)
         self._known_parts: WeakValueDictionary[tuple[int, ...], SearchIndex] = WeakValueDictionary()
         self._whole = whole
@@ -246,9 +246,9 @@ class SearchIndex:
         self._parts = IndexParts(entries, vocabulary, has_vectors=has_vectors)
 
     def confined(self, positions: Sequence[int], entries: Sequence[Entry]) -> SearchIndex:
-        """An index of some of the tools, for somebody for whom the others do not exist: their words make none of its
-        words rarer or more frequent, and spell no request. `entries` need no vectors. It is built when it is first
-        searched, and the same for all who see the same tools.
+        """An index of some of the tools, for callers that may not see the others: words of hidden tools affect neither
+        the rarity of words nor the correction of requests. `entries` need no vectors. Built at its first search, and
+        shared by callers that see the same tools.
         """
         key = tuple(positions)
         if (found := self._known_parts.get(key)) is None:
@@ -275,12 +275,12 @@ class SearchIndex:
     ) -> SearchResult:
         """The best of the allowed tools, up to the point where the scores show that nothing more fits.
 
-        If nothing fits, or nothing fits well, general-purpose tools are returned too. `prior` is asked for the first
+        If nothing fits, or nothing fits well, general-purpose tools are returned too. `prior` is called for the first
         tools only.
         """
         query = self._repaired(f"{request_read(description)} {keywords_read(keywords)}".strip())
         begun = self._begin(query)
-        # While the encoder works in its own thread.
+        # Computed while the encoder works in its own thread.
         matrix = word_features(self._parts.lexical, self._parts.names, query)
         cosines = self._cosines(query, begun)
         matrix = with_cosines(matrix, cosines)
@@ -303,7 +303,7 @@ class SearchIndex:
         return SearchResult(tuple(hits), hits[0].score if hits else 0.0, tuple(following) if hits else ())
 
     def ranking(self, query: str, allowed: Mask | None, limit: int, prior: Floats | None = None) -> Ranking:
-        """The whole ranking, not cut, with the features behind it; for measuring and explaining."""
+        """The uncut ranking with the features behind it, for measuring and explaining."""
         query = self._repaired(request_read(query))
         return self._ranked(query, self._cosines(query, self._begin(query)), allowed, limit, prior)
 
@@ -346,7 +346,7 @@ class SearchIndex:
         return grouped(self._parts.lexical.known_terms())
 
     def _general(self, query: str, cosines: Cosines, allowed: Mask, matrix: Floats) -> list[Hit]:
-        """The allowed general-purpose tools, nearest to the request first; none if none is near."""
+        """The allowed general-purpose tools, nearest to the request first; empty if none is near."""
         generality = self.generality
         if generality is None:
             return []
@@ -359,9 +359,9 @@ class SearchIndex:
 
     @lazy
     def generality(self) -> Generality | None:
-        """Which tools are for anything; None if that is not known."""
+        """Which tools are general-purpose; None if unknown."""
         if self._whole is not None:
-            # It depends on no other tool, and takes a dozen texts to be embedded.
+            # A tool's generality does not depend on other tools, and computing it embeds a dozen texts.
             whole, positions = self._whole
             known = whole.generality
             return None if known is None else Generality(known.nearness[list(positions)])
@@ -396,7 +396,7 @@ class SearchIndex:
         try:
             embedded = begun()
         except OSError as error:
-            # The encoder is on another machine, which is down: a search by words is better than none.
+            # The encoder's machine cannot be reached: a search by words is better than none.
             logger.warning("The request could not be embedded: %s. Searched by words only.", error)
             return None
         if not embedded[0].any():
@@ -408,7 +408,7 @@ class SearchIndex:
         return Cosines(rows[0], rows[1:])
 
     def _with_guesses(self, rows: Floats, query: str) -> Floats:
-        """Guess the cosines of tools that are not embedded yet from their words, so that they are still found."""
+        """Guess the cosines of tools that are not embedded yet from their words, so they are still found."""
         words = self._parts.lexical.field_scores(terms(query), "all")
         relative = words / max(float(words.max(initial=0.0)), 1e-6)
         guessed = _GUESS * rows.max(axis=1, keepdims=True) * relative

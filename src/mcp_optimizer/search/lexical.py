@@ -1,8 +1,7 @@
-"""BM25 over the fields of tools, with numpy.
+"""Ranks by BM25 over the fields of tools, with numpy. Called by the ranker.
 
-Everything that does not depend on the query is computed when the index is built, so that a query takes a few
-slices and additions: about a millisecond at 10,000 tools. An index never changes; a new one is built to replace
-it. Called by the ranker.
+Everything that does not depend on the query is computed when the index is built, so a query takes a few slices and
+additions: about a millisecond for 10,000 tools. An index never changes; a new one replaces it.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int32]
     Vector = Floats | bytes
-    """Of bytes, it is numbers in single precision, least byte first, as they are stored."""
+    """Bytes are numbers in single precision, little-endian, as stored in the database."""
 else:
     Floats = Vector = Any
 
 FIELDS = ("name", "server", "description", "parameters", "all")
-"""`all` is the other four together. It matches queries whose words are spread over several fields."""
+"""`all` joins the other four, to match queries whose words are spread over several fields."""
 
 _ALL = FIELDS.index("all")
 _NAME_REPEATS = 2
-"""How often the name counts in `all`: it says more about a tool than its other words."""
+"""How many times the name counts in `all`, because it says more about a tool than its other words."""
 
 _MOST_ABOUT = 60
-"""Terms about its server that a tool is found by; more would say less about the tool."""
+"""Maximum terms about its server by which a tool is found; more would drown the tool's own."""
 
 _MOST = 65_535
 
@@ -44,21 +43,21 @@ _TOGETHER = 2_000
 """Tools whose terms are joined in one step."""
 
 _AT_ONCE = 500_000
-"""Terms that are added up in one step; the interpreter is released between two."""
+"""Terms that are added up in one step; the interpreter is released between steps."""
 
 _K1 = 1.2
 _B = 0.75
 
 
 class Vocabulary:
-    """Numbers the terms. Only grows, so that its numbers stay valid across indexes; a new one replaces it when most
-    of its terms are no longer in use."""
+    """Numbers the terms. Only grows, so its numbers stay valid across indexes; a new one replaces it when most of its
+    terms are no longer in use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._terms: list[str] = []
         self._used_at_last = 0
-        # Several servers are ingested at the same time, each in its own thread.
+        # Several servers are ingested at once, each in its own thread.
         self._adding = threading.Lock()
 
     def __len__(self) -> int:
@@ -82,11 +81,11 @@ class Vocabulary:
         return self._terms[number]
 
     def is_due(self, spare: int) -> bool:
-        """Whether it has grown so much since its terms in use were last counted that counting again may pay off."""
+        """Whether the vocabulary has grown so much since its used terms were last counted that counting may pay off."""
         return len(self) > 2 * self._used_at_last + spare
 
     def looked_through(self, used: int) -> None:
-        """Record how many of its terms are in use."""
+        """Record how many terms are in use."""
         self._used_at_last = max(used, len(self) // 2)
 
 
@@ -133,7 +132,7 @@ def translated(counts: TermCounts, vocabulary: Vocabulary) -> TermCounts:
 
 
 class LexicalIndex:
-    """An immutable BM25 index: which tools have a term in a field, and how much that counts."""
+    """An immutable BM25 index: the tools that have a term in a field, and how much that counts."""
 
     def __init__(self, documents: Sequence[TermCounts], vocabulary: Vocabulary) -> None:
         self.size = len(documents)
@@ -156,8 +155,8 @@ class LexicalIndex:
         fields = keys % len(FIELDS)
         rarity = _rarity(self.size, np.diff(self._starts)).astype(np.float32)[keys]
         self._impacts = rarity * counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * relative[owners, fields]))
-        # Each term's share of its field's total rarity: the shares of a query's terms add up to how much of the
-        # field the query contains.
+        # Each term's share of its field's total rarity: the shares of a query's terms add up to the part of the field
+        # that the query contains.
         whole = np.zeros(self.size * len(FIELDS), dtype=np.float32)
         places = owners * len(FIELDS) + fields
         for at in range(0, len(places), _AT_ONCE):
@@ -193,11 +192,11 @@ class LexicalIndex:
         return self._sum(query, field, self._impacts)
 
     def named(self, query: Iterable[str], field: str) -> Floats:
-        """How much of each tool's field the query contains, from 0 to 1."""
+        """The part of each tool's field that the query contains, from 0 to 1."""
         return self._sum(query, field, self._shares)
 
     def met(self, query: Iterable[str]) -> Floats:
-        """How much of the query each tool covers, from 0 to 1; a word that no tool has counts as the rarest."""
+        """The part of the query that each tool covers, from 0 to 1; a word that no tool has counts as the rarest."""
         result, whole = np.zeros(self.size, dtype=np.float32), 0.0
         for term in dict.fromkeys(query):
             number = self._vocabulary.find(term)
@@ -232,10 +231,10 @@ class LexicalIndex:
 
 
 def _columns(documents: Sequence[TermCounts]) -> tuple[Integers, Floats, Integers, Floats]:
-    """The terms of all tools one after the other: their keys, counts and tools; and each tool's lengths, a row each.
+    """The terms of all tools as columns: their keys, counts and tools; and each tool's field lengths, as a row.
 
-    Put together a few tools at a time, because joining and repeating keep the interpreter to themselves: all of 200,000
-    tools at once would stop the event loop for a tenth of a second.
+    Joined a few tools at a time, because joining and repeating hold the interpreter: 200,000 tools at once would stop
+    the event loop for a tenth of a second.
     """
     steps = []
     for at in range(0, len(documents), _TOGETHER):

@@ -1,6 +1,6 @@
-"""The names of the tools of one index: in every spelling that a request may use, and what they say that a tool does.
+"""Indexes the tool names of one index: the spellings that a request may use, and the actions that the names state.
 
-Pure. Built with the index; asked by the ranker and the engine.
+Pure. Built with the index; used by the ranker and the engine.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _IDENTIFIER = re.compile(r"\b(?:[^\W_]+(?:[_-]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z0-9]*
 
 
 def is_identifier(query: str) -> bool:
-    """Whether a query has, or is, a name as programs write it: joined words, or a single one."""
+    """Whether a query contains an identifier (joined words) or is a single word."""
     return _IDENTIFIER.search(query) is not None or len(query.split()) == 1
 
 
 @dataclass(frozen=True)
 class Names:
-    """The tools' names in the spellings that a request may use."""
+    """The tools' names in all spellings that a request may use."""
 
     spelt: tuple[str, ...]
     actions: NDArray[np.int32]
@@ -37,13 +37,13 @@ class Names:
     exact: Mapping[str, int]
     """The first tool of each name, by the key that all spellings of the name share."""
     destroying: NDArray[np.int64]
-    """The positions of those that say that they delete or overwrite."""
+    """The positions of tools whose names say that they delete or overwrite."""
     others: Mapping[str, tuple[int, ...]]
-    """The other tools of a name. Few names are shared, and a collection for each would take most of the time."""
+    """The other tools of a shared name; separate, because few names are shared and need a collection."""
 
     @classmethod
     def of(cls, names: Sequence[tuple[str, str]]) -> Names:
-        """From pairs of server and tool name."""
+        """Make the names from pairs of server and tool name."""
         exact: dict[str, int] = {}
         others: defaultdict[str, set[int]] = defaultdict(set)
         for position, (server, name) in enumerate(names):
@@ -58,7 +58,7 @@ class Names:
         return cls(spelt, done, exact, np.flatnonzero(destroying), shared)
 
     def exactly(self, query: str) -> list[int]:
-        """The tools that the query names: it is the name, however joined or inflected, or contains the name as an
+        """The tools that the query names: the query is the name, however joined or inflected, or contains it as an
         identifier. A plain word does not count: "search" in a sentence does not mean the tool `search`."""
         keys = {*_exact_keys(query), *(name_key(word) for word in _IDENTIFIER.findall(query))}
         return sorted({position for key in keys for position in self._at(key)})

@@ -1,8 +1,8 @@
 """Ranks a catalog for one request: computes features, adds them up with learned weights, decides what to return.
 
-Called by the engine and by training, so that the weights are learned for exactly the ranking that is served. Takes the
-cosines as given. The weights are stored in `fusion.json`, one set for short and one for long requests: how the features
-add up to a score, when to answer at all, where to cut, and how likely a hit is to answer the request.
+Called by the engine and by training, so the weights are learned for exactly the ranking that is served. Does not
+compute cosines. `fusion.json` stores two sets of weights, for short and for long requests: how the features add up to a
+score, when to answer at all, where to cut, and how likely a hit answers the request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ HIT_FEATURES: Final = (
 
 @dataclass(frozen=True)
 class Regime:
-    """What was learned for short or for long queries: weights, when to answer, where to cut, how likely a hit is."""
+    """The learned values for short or for long queries: when to answer, where to cut, how likely a hit is right."""
 
     weights: Floats
     fit_weights: Floats
@@ -69,7 +69,7 @@ class Regime:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Regime:
-        """From an entry of `fusion.json`."""
+        """Read the values from an entry of `fusion.json`."""
         return cls(
             weights=np.array(stored["weights"], dtype=np.float32),
             fit_weights=np.array(stored["fit_weights"], dtype=np.float32),
@@ -91,23 +91,23 @@ class Regime:
         return float(known @ self.fit_weights + self.fit_bias)
 
     def fit(self, known: Floats) -> float:
-        """How likely it is that some tool answers, from 0 to 1."""
+        """How likely some tool answers the query, from 0 to 1."""
         return float(sigmoid(np.float32(self.fit_logit(known))))
 
     def likelihoods(self, hits: Floats) -> Floats:
-        """How likely each hit is to answer, given its `HIT_FEATURES`; never more likely than a hit ranked above it."""
+        """How likely each hit answers, given its `HIT_FEATURES`; never more likely than a hit ranked above it."""
         falling: Floats = np.minimum.accumulate(sigmoid(hits @ self.hit_weights + np.float32(self.hit_bias)))
         return falling
 
 
 def sigmoid(values: Any) -> Any:
-    """Map any number to one between 0 and 1."""
+    """The logistic function: maps any number to a value between 0 and 1."""
     return 1.0 / (1.0 + np.exp(-np.clip(values, -30.0, 30.0)))
 
 
 @dataclass(frozen=True)
 class Fusion:
-    """What was learned for one encoder."""
+    """The learned values for one encoder."""
 
     short: Regime
     long: Regime
@@ -116,7 +116,7 @@ class Fusion:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Fusion:
-        """From one encoder's entry of `fusion.json`; rejects weights that were made for other features."""
+        """Read one encoder's entry of `fusion.json`; rejects weights that were made for other features."""
         made_for = (tuple(stored["features"]), tuple(stored["fit_features"]), tuple(stored["hit_features"]))
         if made_for != (FEATURES, FIT_FEATURES, HIT_FEATURES):
             raise ValueError("fusion.json was made for other features than this version computes")
@@ -143,10 +143,12 @@ else:
     Mask = Positions = Any
 
 EXACT_NAME_BONUS: Final = 1.0
-"""Higher than any sum of the other features: a request that names a tool is for that tool."""
+"""Higher than any sum of the other features, so a tool that the request names comes first."""
 
 UNASKED: Final = 0.1
-"""What a tool that deletes or overwrites loses where nobody asked for that: enough to fall behind its neighbours."""
+"""Subtracted from a tool that deletes or overwrites if the request does not ask for that: enough to fall behind similar
+tools.
+"""
 
 _CALLED_BY_NAME: Final = 0.99
 """The likelihood of a tool that the request names."""
@@ -172,7 +174,7 @@ def feature_matrix(index: LexicalIndex, names: Names, query: str, cosines: Cosin
 
 
 def with_cosines(matrix: Floats, cosines: Cosines | None) -> Floats:
-    """The features by words, with those by meaning filled in; in place."""
+    """Fill the cosine features into a matrix of word features, in place."""
     if cosines is not None:
         matrix[_COLUMN["cosine"]] = cosines.whole
         matrix[_COLUMN["part_cosine"]] = cosines.parts.max(axis=0) if len(cosines.parts) else cosines.whole
@@ -212,7 +214,7 @@ def asked_terms(index: LexicalIndex, query: str) -> list[str]:
 
 
 def _scale_rows(rows: Floats) -> Floats:
-    """Divide each row by its maximum, in place, so that fields and queries are comparable."""
+    """Divide each row by its maximum, in place, to make fields and queries comparable."""
     if rows.size:
         best = rows.max(axis=1, keepdims=True)
         best[best <= 0] = 1
@@ -221,7 +223,7 @@ def _scale_rows(rows: Floats) -> Floats:
 
 
 def _name_phrases(names: Names, query: str, name_named: Floats) -> Floats:
-    """1 where the query contains a whole name of two words or more; checks only names whose words all occur."""
+    """1 where the query contains a whole name of two or more words; checks only names whose words all occur."""
     result = np.zeros(len(names.spelt), dtype=np.float32)
     text = f" {split_words(query)} "
     for position in np.flatnonzero(name_named > 0.99):
@@ -233,21 +235,21 @@ def _name_phrases(names: Names, query: str, name_named: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The best tools first, with their scores, and how likely the first is to answer the query."""
+    """The best tools first, with their scores, and how likely the first answers the query."""
 
     positions: Positions
     scores: Floats
     fit: float
     answered: bool
-    """False if nothing fits, so that nothing should be returned."""
+    """False if nothing fits, so nothing should be returned."""
     kept: int
     """How many of the first tools fit by their scores; at least one, if there are any tools."""
     known: Floats
-    """The `FIT_FEATURES` that `fit` is computed from."""
+    """The `FIT_FEATURES` from which `fit` is computed."""
     hits: Floats
-    """The `HIT_FEATURES` of each tool, which `likelihoods` are computed from."""
+    """The `HIT_FEATURES` of each tool, from which `likelihoods` are computed."""
     likelihoods: Floats
-    """How likely each tool is to answer the query, from 0 to 1; a lower rank is never more likely."""
+    """How likely each tool answers the query, from 0 to 1; a lower rank is never more likely."""
 
 
 @cache
@@ -259,7 +261,7 @@ def nothing() -> Ranking:
 
 @dataclass(frozen=True)
 class RankAdjustments:
-    """What affects ranks besides the request: deprecated tools, and calls made after similar requests."""
+    """Influences on the ranking other than the request: deprecated tools, and calls made after similar requests."""
 
     superseded: Superseded = field(default_factory=none_superseded)
     prior: Floats | None = None
@@ -279,12 +281,12 @@ def rank(
 ) -> Ranking:
     """The first `limit` of the allowed tools for the query. Tools that are not allowed take no place.
 
-    `matrix` is the `feature_matrix` of this query and these cosines, if it is known already.
+    `matrix` is the `feature_matrix` of this query and these cosines, if already computed.
     """
     beside = beside or RankAdjustments()
     eligible = np.arange(index.size) if allowed is None else np.flatnonzero(allowed)
     if not len(eligible) or limit < 1 or not words(query):
-        # Without a single word, the cosines are only noise.
+        # Without any word, the cosines are only noise.
         return nothing()
     regime = fusion.long if query_parts(query) else fusion.short
     if matrix is None:
@@ -317,13 +319,13 @@ def _scores(
 
 
 def _weighed(regime: Regime, matrix: Floats) -> Floats:
-    # Not a matrix product: that would start threads, which wait for each other where the cores are busy.
+    # Not a matrix product: its threads would wait for each other on busy cores.
     weighed: Floats = np.einsum("f,ft->t", regime.weights, matrix)
     return weighed
 
 
 def _named(names: Names, query: str, beside: RankAdjustments) -> list[int]:
-    """The tools that the query names. "Read a file" asks for something, so it does not name a deprecated read_file."""
+    """The tools that the query names. A plain request such as "read a file" does not name a deprecated read_file."""
     found = names.exactly(query)
     if not found or is_identifier(query):
         return found
@@ -371,7 +373,7 @@ def contributions(
 
 
 def _first(scores: Floats, eligible: Positions, count: int) -> Positions:
-    """The best positions. Ties go to the earlier one, so that the same catalog always gives the same ranking."""
+    """The best positions. Ties go to the earlier one, so the same catalog always gives the same ranking."""
     own = scores[eligible]
     if count < len(own):
         last = np.partition(own, len(own) - count)[len(own) - count]
@@ -400,7 +402,7 @@ def hit_features(matrix: Floats, scores: Floats, order: Positions, limit: int, f
     shown = order[:limit]
     own = scores[shown]
     below = scores[order[1 : len(shown) + 1]]
-    # The last tool of all has none below it.
+    # The last tool has no tool below it.
     following = np.concatenate([below, own[len(below) :]])
     rows = (
         matrix[_COLUMN["part_cosine"], shown],

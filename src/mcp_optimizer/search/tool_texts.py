@@ -1,7 +1,7 @@
-"""The texts of tools and requests as search reads them. Pure.
+"""Makes the texts of tools and requests that search reads. Called by ingestion, the engine and training. Pure.
 
-`Document` is a tool in four fields, built once per definition, at ingestion. The encoder was trained on exactly the
-texts that `tool_text` and the functions beside it make: training imports them.
+`Document` is a tool in fields, built once per definition, at ingestion. The encoder was trained on exactly the texts
+that `tool_text` and `query_parts` make: training imports them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MOST_PARTS: Final = 10
 
 REQUEST_WORDS: Final = 384
 REQUEST_CHARS: Final = 2_000
-"""How much of a request is read. The encoder reads 256 pieces of all of it, and again of its parts; no request that
-people wrote for a benchmark finds its tools better with more.
+"""How much of a request is read. The encoder reads at most 256 pieces of the complete text and of each part; no
+request that people wrote for a benchmark finds its tools better with more.
 """
 
 KEYWORD_WORDS: Final = 40
 KEYWORD_CHARS: Final = 300
-"""How much is read of the words beside a request, which are read again with each of its actions."""
+"""How much is read of the keywords sent with a request, which are read again with each of its actions."""
 
 _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -64,7 +64,7 @@ def parameter_names(schema: Mapping[str, Any] | None) -> list[str]:
 
 
 def tool_text(server: str, tool: McpTool, purpose: str = "") -> str:
-    """Server, name, description and parameters, in this order. `purpose`: what the server file says of the server."""
+    """Server, name, description and parameters, in this order. `purpose`: the server's description in its file."""
     description = _SPACE.sub(" ", tool.description or tool.title or "").strip()
     words = f"{server_words(server)} {purpose[:PURPOSE_CHARS]}" if purpose else server_words(server)
     head = f"{words} {split_words(tool.name)}: {description[:DESCRIPTION_CHARS]}"
@@ -75,7 +75,7 @@ def tool_text(server: str, tool: McpTool, purpose: str = "") -> str:
 def query_parts(text: str) -> list[str]:
     """The sentences of a long request, to be embedded separately; none for a short one.
 
-    A request with many steps asks for many tools, and a single vector of it is near none of them.
+    A request with many steps asks for many tools, and a single vector for it would be near none of them.
     """
     if len(text.split()) < LONG_QUERY_WORDS:
         return []
@@ -92,20 +92,20 @@ def query_parts(text: str) -> list[str]:
 
 
 def request_read(text: str) -> str:
-    """The beginning of a request, which is what is read of it. Reading all of a long one would cost a hundred times as
-    much as a usual one, and no tool is found by its end.
+    """The beginning of a request, the only part that is read. Reading a long request completely would cost a hundred
+    times as much as a usual one, and its end does not help to find tools.
     """
     return _beginning(text, REQUEST_WORDS, REQUEST_CHARS)
 
 
 def keywords_read(text: str) -> str:
-    """The beginning of the words beside a request."""
+    """The beginning of the keywords sent with a request, the only part that is read."""
     return _beginning(text, KEYWORD_WORDS, KEYWORD_CHARS)
 
 
 def _beginning(text: str, most_words: int, most_chars: int) -> str:
     if len(text) > most_chars:
-        # Of what is no word of any language, so that what follows it is still read.
+        # Shorten strings too long for a word of any language, so the text after them is still read.
         text = _ENDLESS_WORD.sub(r"\1", text)[:most_chars]
     last = next(islice(_WORD_OR_MARK.finditer(text), most_words - 1, None), None)
     return text if last is None else text[: last.end()]
@@ -113,14 +113,14 @@ def _beginning(text: str, most_words: int, most_chars: int) -> str:
 
 _DEEPEST = 6
 _MOST_PARAMETERS = 400
-"""Schemas are untrusted input: reading a recursive or huge one stops at these limits."""
+"""Schemas are untrusted: reading a recursive or huge one stops at these limits."""
 
 _EXAMPLES = re.compile(
     r"\((?:e\.g\.|for example|for instance|such as|examples?|like)(?!\w)[^()]{0,300}\)|\be\.g\.[^.;()\n]{0,300}",
     re.IGNORECASE,
 )
-"""Example values in a parameter's description. They say what it takes, not what the tool is for: "Asia/Tokyo" does not
-make a converter of times the answer to "what time is it in Tokyo".
+"""Example values in a parameter's description, which say nothing about the tool's purpose: "Asia/Tokyo" does not make a
+time converter the answer to "what time is it in Tokyo".
 """
 
 
@@ -133,7 +133,7 @@ class Document:
     description: str
     parameters: str
     about: str = ""
-    """What is said about the server: found as part of the whole, but no field of its own."""
+    """The text about the server; counted in the index field `all`, without a field of its own."""
 
 
 def document(server: str, tool: McpTool, about: str = "") -> Document:

@@ -1,7 +1,7 @@
 """Corrects mistyped words in a request before the search. Called by the engine.
 
 A word is mistyped if neither the encoder's vocabulary, which has the common English words, nor any tool contains it,
-and a known word is one typing error away (two for long words). Names, numbers and identifiers are left as they are.
+and a known word is one typing error away (two for long words). Names, numbers and identifiers stay unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORD = re.compile(r"(?<![\w@/.:\\-])[a-z]{3,30}(?![\w@/\\]|[.:-]\w)")
 _QUOTED = re.compile(r"[\"'`“‘«].*?[\"'`”’»]|https?://\S+")
 _PLAIN_LINE = re.compile(r"^[A-Za-z]{3,}$", re.MULTILINE)
 _MOST_REPAIRED: Final = 12
-"""A request with more unknown words than this is in another language, not mistyped, and stays as it is."""
+"""A request with more unknown words is assumed to be in another language and stays unchanged."""
 
 _MOST_UNKNOWN: Final = 0.6
 _LONG_WORD: Final = 8
@@ -27,7 +27,7 @@ _CANDIDATES: Final = 24
 
 
 Grouped = Mapping[tuple[str, int], Sequence[str]]
-"""Words by first letter and length. People hardly ever mistype the first letter."""
+"""Words by first letter and length, because the first letter is rarely mistyped."""
 
 
 def _is_plain(word: str) -> bool:
@@ -47,13 +47,13 @@ def grouped(words: Iterable[str]) -> Grouped:
 def _all_usual() -> Mapping[str, None]:
     """The words for actions and the whole words of the bundled vocabulary, more common ones first."""
     stored = resources.files("mcp_optimizer") / "search" / "model" / "vocab.txt"
-    # The first search waits for this: one pass over the file instead of thirty thousand looks at a word.
+    # The first search waits for this, so one pass over the file instead of thirty thousand checks of single words.
     return dict.fromkeys([*filter(_is_plain, CLASSES), *_PLAIN_LINE.findall(stored.read_text(encoding="utf-8"))])
 
 
 @cache
 def _usual() -> Grouped:
-    """The same, grouped: only once a word is mistyped."""
+    """The words of `_all_usual`, grouped; computed only when a word is mistyped."""
     return grouped(_all_usual())
 
 
@@ -82,7 +82,7 @@ def _is_word(word: str, is_known: Callable[[str], bool]) -> bool:
 
 def _nearest(word: str, is_known: Callable[[str], bool], own: Grouped) -> str | None:
     """The known word with the fewest typing errors; among several, one that tools have, then the most common one."""
-    # Takes 3 MB, and most requests are not mistyped.
+    # Imported on demand: it takes 3 MB, and most requests are not mistyped.
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 

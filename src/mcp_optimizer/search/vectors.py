@@ -1,7 +1,7 @@
-"""The vectors of a catalog, and how near each is to a query. With numpy.
+"""Holds the vectors of a catalog and computes how near each is to a query, with numpy. Called by the engine.
 
-Exact up to about four thousand tools. Beyond that, a first pass over the directions in which the vectors differ
-most, a quarter of all, finds candidates, which are then measured exactly. An index never changes after it is built.
+Exact up to four thousand tools. Beyond that, a first pass over the quarter of the directions in which the vectors
+differ most finds candidates, which are then measured exactly. An index never changes after it is built.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ EXACT_UP_TO = 4_000
 _DIRECTIONS = 96
 _LEAST_CANDIDATES = 250
 _ONE_IN = 100
-"""One tool in so many is a candidate, at least `_LEAST_CANDIDATES`."""
+"""One tool in this many is a candidate, and at least `_LEAST_CANDIDATES` are."""
 
 _SAMPLE = 20_000
 
 
 class VectorIndex:
-    """Unit vectors by position. A tool without one (None) is `missing`, and its cosine is zero."""
+    """Unit vectors by position. A tool without a vector (None) is `missing`, and its cosine is zero."""
 
     def __init__(self, vectors: Sequence[Vector | None]) -> None:
         width = next((len(numbers(vector)) for vector in vectors if vector is not None), 0)
@@ -41,7 +41,7 @@ class VectorIndex:
         return self._vectors is None
 
     def rows(self, count: int) -> list[Floats | None]:
-        """The vectors, not copied, or None where missing; `count` times None if the index has no vectors at all."""
+        """The vectors, not copied, or None where missing; `count` times None if the index has no vectors."""
         if self._vectors is None:
             return [None] * count
         return [None if missing else row for missing, row in zip(self.missing, self._vectors, strict=True)]
@@ -60,7 +60,7 @@ class VectorIndex:
         _, directions = np.linalg.eigh(sample.T @ sample)
         self._directions = np.ascontiguousarray(directions[:, -_DIRECTIONS:], dtype=np.float32)
         self._coarse = vectors @ self._directions
-        # From now on only candidates are read, for which half precision is exact enough and saves half the memory.
+        # From now on only candidates are read; half precision is exact enough for them and saves half the memory.
         self._vectors = vectors.astype(np.float16)
 
     def cosines(self, queries: Floats) -> Floats:
@@ -81,22 +81,22 @@ class VectorIndex:
 def _products(queries: Floats, vectors: NDArray[Any]) -> Floats:
     """The dot products, queries x vectors, in this thread alone.
 
-    The operator would start a thread for each core, which spin while they wait for each other: on a machine that has
-    other work, that takes 8 ms instead of 1 for 10,000 tools (`benchmarks/results/search_speed.md`).
+    The `@` operator would start a thread per core, and threads spin while they wait for each other: on a busy machine,
+    that takes 8 ms instead of 1 for 10,000 tools (`benchmarks/results/search_speed.md`).
     """
     return np.asarray(np.einsum("qd,td->qt", queries, vectors), dtype=np.float32)
 
 
 def numbers(vector: Vector) -> Floats:
-    """The array of a vector that may be bytes."""
+    """A vector, which may be bytes, as an array."""
     return np.frombuffer(vector, dtype="<f4") if isinstance(vector, bytes) else vector
 
 
 def _stacked(vectors: Sequence[Vector | None], width: int) -> Floats:
-    """One row per tool, zeros if it has no vector. Filled row by row, because numpy's own stacking holds the
+    """One row per tool; zeros for a tool without a vector. Filled row by row, because numpy's own stacking holds the
     interpreter until it is done.
 
-    Always in single precision: rows from an index of many tools have half precision, which computes ten times slower.
+    Always in single precision: rows of a large index have half precision, which computes ten times slower.
     """
     rows = np.zeros((len(vectors), width), dtype=np.float32)
     for position, vector in enumerate(vectors):

@@ -1,6 +1,6 @@
-"""Turns text into terms: splits identifiers, stems words, drops stop words. All lexical matching uses these.
+"""Turns text into terms: splits identifiers, stems words, drops stop words. All lexical matching uses these terms.
 
-Pure. Tools and queries go through the same functions; otherwise they would not match.
+Pure. Tools and queries must go through the same functions; otherwise they would not match.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _composed(text: str) -> str:
 def _split(piece: str) -> list[str]:
     if piece.isascii() or len(piece) <= 2 or not _IDEOGRAPHS.search(piece):
         return [piece.lower()]
-    # Written without spaces: pairs of characters take the place of words.
+    # Ideographs are written without spaces, so pairs of characters serve as words.
     return [piece[i : i + 2] for i in range(len(piece) - 1)]
 
 
@@ -69,7 +69,7 @@ def words(text: str) -> list[str]:
 
 
 def are_all_in(text: str, known: frozenset[str]) -> bool:
-    """Whether every word of a text is known. Stops at the first unknown word, which most texts have near the start."""
+    """Whether every word of a text is known. Stops at the first unknown word, usually near the start."""
     return all(known.issuperset(_split(piece.group())) for piece in _PIECE.finditer(_composed(text)))
 
 

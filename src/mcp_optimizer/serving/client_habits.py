@@ -1,8 +1,8 @@
-"""What a client's habits mean for its replies: which calls are one conversation, the form of tools that it can read,
-and what of a result its model gets.
+"""Adapts replies to a client's habits: which calls belong to one conversation, the tool form that it can read, and the
+parts of a result that its model gets.
 
-The gateway's own tools answer in text alone: a client that gives its model structured content instead of the text, or
-both, then shows the same once. A program that wants a find_tool reply as JSON asks for it with `detail`. The habits
+The gateway's own tools answer in text alone, so a client that gives its model structured content instead of the text,
+or both, shows nothing twice. A program that wants a find_tool reply as JSON asks for it with `detail`. The habits
 themselves are in `known_clients`. Pure.
 """
 
@@ -21,12 +21,12 @@ from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.result_texts import RepeatedStructure
 
 _LONGEST_CONVERSATION = 200
-"""Characters of an id that a client gives to a conversation."""
+"""Maximum characters of a conversation id that a client provides."""
 
 
 def conversation_of(habits: ClientHabits, caller: Caller) -> str:
-    """The conversation that a call is part of, as its client says; "" if nothing tells. Only among those of its own
-    connection, so that no client continues the conversation of another.
+    """The id of the conversation that a call belongs to, as its client reports it; "" if unknown. Scoped to the
+    client's connection, so that no client can continue another client's conversation.
     """
     if not habits.conversation_key:
         return ""
@@ -43,7 +43,7 @@ def dialect_for(habits: ClientHabits, wanted: Dialect) -> Dialect:
 
 
 SAVINGS_META_KEY = "mcp-optimizer/savings"
-"""The `_meta` key of what a find_tool reply saved: the token metrics, and what the reply costs."""
+"""The `_meta` key for the savings of a find_tool reply: the token metrics, and the cost of the reply."""
 
 __all__ = [
     "SAVINGS_META_KEY",
@@ -56,14 +56,14 @@ __all__ = [
 
 
 def find_reply(found: FoundTools) -> dict[str, Any]:
-    """The result of a find_tool call, as sent: a text for the model, and in `_meta` the scores and the savings."""
+    """The result of a find_tool call, as sent: text for the model, with the scores and savings in `_meta`."""
     savings = {**found.token_metrics.model_dump(mode="json"), "reply_tokens": found.reply_tokens}
     scores = {hit.tool.name: hit.score for hit in found.tools}
     return {**_told(found.text), "_meta": {SCORES_META_KEY: scores, SAVINGS_META_KEY: savings}}
 
 
 def list_reply(page: ToolListPage) -> dict[str, Any]:
-    """The result of a list_tools call, as sent: the page as JSON, compact, because a model pays for whitespace."""
+    """The result of a list_tools call, as sent: the page as compact JSON, because a model pays for whitespace."""
     answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
     if page.next_offset is not None:
         answer["next_offset"] = page.next_offset
@@ -73,13 +73,13 @@ def list_reply(page: ToolListPage) -> dict[str, Any]:
 
 
 def for_reader(result: dict[str, Any], habits: ClientHabits) -> dict[str, Any]:
-    """A tool's result without what a client's model would read twice, or needs not: structured content that the texts
-    say too, and what the gateway says in `_meta`.
+    """A tool's result without the parts that a client's model would read twice or does not need: structured content
+    that the text repeats, and the gateway's own `_meta`.
     """
     reads_all = habits.reads_meta is ReadsMeta.ALWAYS or (
         habits.reads_meta is ReadsMeta.OF_ERRORS and bool(result.get("isError"))
     )
-    # A program that is not known may need the structure; what reads both of it directly pays for both directly, too.
+    # An unknown program may need the structure; a client whose model reads both directly would pay for both.
     if (reads_all or habits.reads in (Reads.BOTH, Reads.STRUCTURE)) and isinstance(
         result.get("structuredContent"), RepeatedStructure
     ):

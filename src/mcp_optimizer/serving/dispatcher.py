@@ -1,10 +1,10 @@
-"""Answers the messages of clients, whatever carries them and in either era: the dispatcher beneath the SDK's runner.
+"""Answers clients' messages on any transport and in either era: the dispatcher beneath the SDK's runner.
 
 A transport reads and admits a message; here it becomes a task with a way back to its client, and its result or
-exception becomes the outcome that the transport writes. Cancellations, and questions to clients, find their request
-here. Built on what the SDK exports for this: `DispatchContext`, `Outbound` and `ServerRunner`. The SDK's own
-dispatcher makes a task group's task, a cancel scope, events and several stream hops for each request, which takes
-longer than everything we do in a call.
+exception becomes the outcome that the transport writes. Cancellations, and answers to questions, are matched to their
+requests here. Built on what the SDK exports for this: `DispatchContext`, `Outbound` and `ServerRunner`. For each
+request, the SDK's own dispatcher creates a task in a task group, a cancel scope, events and several stream hops, which
+takes longer than everything we do in a call.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ logger = logging.getLogger(__name__)
 CANCELLED = "notifications/cancelled"
 
 CLOSED = ErrorData(code=types.CONNECTION_CLOSED, message="Connection closed")
-"""What a request gets whose connection ends before its answer is there."""
+"""The outcome of a request whose connection ends before it is answered."""
 
 _LONGEST_END = 5.0
-"""Seconds for the requests of a connection that ends."""
+"""Seconds that the requests of an ending connection have to finish."""
 
 _DUPLEX = TransportContext(kind="jsonrpc", can_send_request=True)
 _ONE_WAY = TransportContext(kind="jsonrpc", can_send_request=False)
 
 Answer = Callable[[Outcome | None], None]
-"""Gets the outcome of a request, once; None if its client cancelled it."""
+"""Receives the outcome of a request, once; None if its client cancelled it."""
 
 
 class Way(Protocol):
-    """The way back to a client, of one request or of none."""
+    """The way back to a client, for one request or for messages outside of requests."""
 
     def tell(self, message: Message) -> None:
-        """Send a message, in the order of these calls."""
+        """Queue a message; messages are sent in the order of these calls."""
 
     async def drained(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until there is room for more messages."""
 
 
 class RequestContext:
-    """One message's way back to its client, until it is answered: an SDK `DispatchContext`."""
+    """One message's way back to its client until it is answered: an SDK `DispatchContext`."""
 
     __slots__ = (
         "_asks",
@@ -82,11 +82,11 @@ class RequestContext:
         asks: ClientDispatcher | None = None,
         metadata: ServerMessageMetadata | None = None,
     ) -> None:
-        """`asks`: puts questions to the client; None where it cannot be asked."""
+        """`asks`: sends questions to the client; None if it cannot be asked."""
         self.request_id = request_id
         self.message_metadata = metadata
         self.is_cancelled = False
-        """Whether its client cancelled it."""
+        """Whether the client cancelled the request."""
         self._params = params
         self._way = way
         self._asks = asks
@@ -103,7 +103,7 @@ class RequestContext:
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        # Nothing of ours waits for it.
+        # Created on demand: none of our code waits for it.
         if self._cancel_requested is None:
             self._cancel_requested = anyio.Event()
         return self._cancel_requested
@@ -132,20 +132,20 @@ class RequestContext:
         self.cancel_requested.set()
 
     def close(self) -> None:
-        """The request is answered: nothing more belongs to it."""
+        """Mark the request as answered: nothing more is sent for it."""
         self._is_closed = True
 
 
 async def outcome_of(
     handle: OnRequest, context: RequestContext, method: str, params: Mapping[str, Any] | None
 ) -> Outcome:
-    """What a client gets, whatever happens: the one step from an exception to an error."""
+    """The outcome that a client gets, whatever happens: the only place where an exception becomes an error."""
     try:
         return await handle(context, method, params)
     except (MCPError, ValidationError) as error:
         return modern_error_data(error)
     except Exception:
-        # Its text is for the log alone.
+        # The exception's text goes only to the log.
         logger.exception("Cannot answer a request")
         return ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")
 
@@ -163,17 +163,17 @@ class _UnderWay:
         self._task: asyncio.Task[None] | None = None
 
     def begun(self, task: asyncio.Task[None]) -> None:
-        """It is handled in this task."""
+        """Record the task that handles the request."""
         self._task = task
 
     def cancel(self) -> None:
-        """Its client cancelled it."""
+        """Cancel the request on behalf of its client."""
         self.context.cancel()
         if self._task is not None:
             self._task.cancel()
 
     def settle(self, outcome: Outcome) -> None:
-        """Answer it, if it is not answered yet."""
+        """Answer the request, unless it is answered already."""
         if not self._is_settled:
             self._is_settled = True
             self.context.close()
@@ -184,7 +184,7 @@ class ClientDispatcher:
     """The messages of one connection, and the SDK's `Outbound` to its client."""
 
     def __init__(self, way: Way) -> None:
-        """`way`: of what belongs to no request."""
+        """`way`: for messages outside of requests."""
         self._way = way
         self._under_way: dict[str, _UnderWay] = {}
         self._questions: dict[str, asyncio.Future[dict[str, Any]]] = {}
@@ -193,7 +193,7 @@ class ClientDispatcher:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """How many requests are in progress."""
+        """The number of requests in progress."""
         return len(self._under_way)
 
     def has(self, request_id: RequestId) -> bool:
@@ -208,7 +208,7 @@ class ClientDispatcher:
         self._under_way[entry.key] = entry
         task = self._tasks.spawn(self._handle(entry, request, handle))
         entry.begun(task)
-        # A task that is cancelled runs no code of its own if it has not begun.
+        # A task that is cancelled before it starts runs none of its own code.
         task.add_done_callback(lambda _task: self._settle(entry, CLOSED))
         return task
 
@@ -221,7 +221,7 @@ class ClientDispatcher:
         entry.settle(outcome)
 
     def take(self, message: JSONRPCMessage, notified: OnNotify, metadata: ServerMessageMetadata | None = None) -> None:
-        """Anything but a request: a notification, or the answer to a question."""
+        """Handle a message that is not a request: a notification, or the answer to a question."""
         if isinstance(message, JSONRPCNotification):
             if message.method == CANCELLED:
                 self._cancel(cancelled_request_id_from_params(message.params))
@@ -237,7 +237,7 @@ class ClientDispatcher:
                 reply.set_result(message.result)
 
     def _cancel(self, request_id: RequestId | None) -> None:
-        # At once, because its id may be used again from now on.
+        # Removed at once, because the client may reuse the id from now on.
         entry = self._under_way.pop(str(request_id), None) if request_id is not None else None
         if entry is not None:
             entry.cancel()
@@ -282,18 +282,18 @@ class ClientDispatcher:
         return self._last
 
     async def close(self) -> None:
-        """The connection has ended: what is in progress is cancelled and answered with an error."""
+        """Close after the connection has ended: requests in progress are cancelled and answered with an error."""
         self._is_closed = True
         self._tasks.cancel()
         for reply in self._questions.values():
             if not reply.done():
                 reply.set_exception(MCPError.from_error_data(CLOSED))
-                # Its waiter may have been cancelled just now.
+                # Marks the exception as retrieved: the waiter may have been cancelled just now.
                 reply.exception()
         if len(self._tasks):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._tasks.settled(), _LONGEST_END)
-        # The last outcomes are handed over in the next turn.
+        # The last outcomes are delivered in the next turn of the event loop.
         await asyncio.sleep(0)
 
 

@@ -1,10 +1,10 @@
-"""Answers the first requests of the client on stdio while the gateway is still being loaded.
+"""Answers the first requests of the client on stdio while the gateway is still loading.
 
 Started by `cli` before the heavy imports, so it knows neither the SDK nor the server, which load slowly. Answers
-handshakes, lists and pings from the first line on; what is unusual in any way, and lists of what servers have, waits
-for the server, and what comes after is answered. Stops at the first line that could change what later ones mean. Every
-line is kept for the server, which hears it as if it were new (`stdio`), so that it knows what the client knows; each
-answer must be the server's own, and tests compare them. Reads little, and nothing from a client that does not read its
+handshakes, lists and pings from the first line on. Lists of servers' entries, and anything unusual, wait for the
+server; later lines are still answered. Stops at the first line that could change the meaning of later ones. Every line
+is kept for the server, which processes it as if it were new (`stdio`) and so knows what the client knows; each answer
+must equal the server's own, and tests compare them. Reads little, and nothing from a client that does not read its
 replies.
 """
 
@@ -30,14 +30,12 @@ from mcp_optimizer.serving.pipes import Pipes
 logger = logging.getLogger(__name__)
 
 _MOST = 64_000
-"""Bytes of all messages together, and about as many that are read at a time: the rest waits in the pipe."""
+"""Maximum bytes of all messages together, and about as many per read; the rest waits in the pipe."""
 
 
 @dataclass(frozen=True)
 class HeardLine:
-    """A line of the client, and what it was answered with: the result of a request, or a notice; neither, if it was
-    not answered.
-    """
+    """A line from the client and its answer: the result of a request, or a notice; neither, if it was not answered."""
 
     line: bytes
     id: str | int | None = None
@@ -51,7 +49,7 @@ class HeardLine:
 
 @dataclass(frozen=True)
 class Heard:
-    """What was read before the server was there: lines that are done, and bytes that nobody has looked at."""
+    """The input read before the server was ready: processed lines, and bytes not yet looked at."""
 
     said: tuple[HeardLine, ...] = ()
     rest: bytes = b""
@@ -61,7 +59,7 @@ NOTHING = Heard()
 
 
 class EarlyAnswers:
-    """The client's first requests, answered in a task of their own until the server takes over."""
+    """Answers the client's first requests in a background task until the server takes over."""
 
     def __init__(self, pipes: Pipes, requests: FirstRequests) -> None:
         self.pipes = pipes
@@ -70,23 +68,23 @@ class EarlyAnswers:
         self._rest = bytearray()
         self._stage = Stage.NEW
         self._open: set[str] = set()
-        """The ids of requests that are not answered to the end."""
+        """The ids of requests whose answers are not complete."""
         self._tasks = BackgroundTasks(logger, "The first requests wait until everything is loaded")
         self._tasks.spawn(self._answer())
 
     @property
     def signpost(self) -> Signpost | None:
-        """What the client is told to be behind the gateway."""
+        """The description of the servers behind the gateway that the client gets."""
         return self._requests.signpost
 
     async def stop(self) -> Heard:
-        """From now on, the server reads and writes. Nothing that was read is lost, and no reply is half written."""
+        """Hand reading and writing over to the server. No input is lost, and no reply is half written."""
         await self._tasks.close()
         return Heard(tuple(self._said), bytes(self._rest))
 
     async def _answer(self) -> None:
         read = 0
-        # The client may have gone, which the server notices in turn.
+        # The client may have gone; the server notices that itself.
         with suppress(OSError):
             while read < _MOST and (chunk := await self.pipes.reader.read(_MOST)):
                 read += len(chunk)
@@ -98,7 +96,7 @@ class EarlyAnswers:
                     await self.pipes.writer.drain()
 
     def _take(self, line: bytes) -> bool:
-        """Answer one line, if it is understood. Without a pause, so that it is either answered and kept, or neither."""
+        """Answer a line if it is understood. Runs without a pause: a line is either answered and kept, or neither."""
         request = self._requests.understood(line, self._stage)
         if request is None or str(request.id) in self._open:
             return False
@@ -118,7 +116,7 @@ class EarlyAnswers:
 
 
 _VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Legacy protocol revisions, the latest last. A client that asks for another one gets the latest."""
+"""Legacy protocol revisions, the latest last. A client that asks for any other gets the latest."""
 
 _MODERN = "2026-07-28"
 _ENVELOPE = "io.modelcontextprotocol/"
@@ -130,7 +128,7 @@ _CAPABILITIES = {
     "tools": {"listChanged": True},
 }
 _LONGEST = 10_000
-"""Bytes of a message that is answered here."""
+"""Maximum bytes of a message that is answered here."""
 
 _LARGEST_ID = 2**63
 _OBJECT: dict[str, Any] = {}
@@ -143,25 +141,25 @@ _CLIENT_CAPABILITIES = {
     "sampling": {"context": _OBJECT, "tools": _OBJECT},
     "elicitation": {"form": _OBJECT, "url": _OBJECT},
 }
-"""What is known of the parts. Other keys may hold anything, except for those of `_UNUSUAL`."""
+"""The known members of each part of a message. Unlisted keys may hold anything, except those in `_UNUSUAL`."""
 
 _UNUSUAL = frozenset({"_meta", "tasks", "icons"})
 
 _LISTS = ("prompts/list", "resources/list", "resources/templates/list")
-"""Lists of what servers have. They decide the era, like every modern request, but are left to the server."""
+"""Lists of servers' entries. They decide the era, like every modern request, but are left to the server."""
 
 _ANNOUNCED = frozenset({"toolsListChanged", "promptsListChanged", "resourcesListChanged"})
 
 
 class Stage(Enum):
-    """How far a client is: what it said decides its era, once."""
+    """The client's stage in the protocol: its first deciding message fixes its era."""
 
     NEW = auto()
-    """It said nothing that decides: `server/discover` only asks, and whoever gives up waiting for the answer shakes
-    hands.
+    """The client has sent nothing that decides the era: `server/discover` only asks, and a client that stops waiting
+    for its answer shakes hands.
     """
     LEGACY = auto()
-    """It sent a ping before its handshake."""
+    """The client sent a ping before its handshake."""
     INITIALIZED = auto()
     MODERN = auto()
 
@@ -170,8 +168,8 @@ class Stage(Enum):
 class FirstRequest:
     """A message that is understood, and the client's stage from then on.
 
-    `result` is None for a notification, which gets no reply, and for a request that is answered by a `notice` and goes
-    on.
+    `result` is None for a notification, which gets no reply, and for a request that is answered by a `notice` and stays
+    open.
     """
 
     stage: Stage
@@ -179,15 +177,15 @@ class FirstRequest:
     result: Mapping[str, Any] | None = None
     notice: Mapping[str, Any] | None = None
     is_left: bool = False
-    """It is for the server; what comes after it can be answered all the same."""
+    """The message is left to the server; later messages can still be answered here."""
 
 
 ToolsOf = Callable[[str], Sequence[dict[str, Any]]]
-"""The tools that a client of this name gets."""
+"""The tools that a client with this name gets."""
 
 
 class FirstRequests:
-    """Understands the first messages of one client."""
+    """Interprets the first messages of one client."""
 
     def __init__(
         self,
@@ -198,8 +196,8 @@ class FirstRequests:
         *,
         is_native: bool = False,
     ) -> None:
-        """`tools_of`: our own tools as clients get them; None: the list depends on the servers. `signpost`: what is
-        said to be behind the gateway; None: we say nothing.
+        """`tools_of`: our own tools as clients get them; None if the list depends on the servers. `signpost`: the
+        description of the servers behind the gateway; None: no description.
         """
         self._tools_of = tools_of
         self._client = ""
@@ -210,11 +208,11 @@ class FirstRequests:
             self._instructions = {"instructions": said}
         self._server = {"name": "mcp-optimizer", "title": "mcp-optimizer", "version": version}
         self._limits = limits
-        # No more bytes than values are allowed: then the values need not be counted.
+        # A message has at least as many bytes as values, so with this limit the values need not be counted.
         self._longest = min(_LONGEST, limits.request_bytes, limits.request_values, limits.introduction_bytes)
 
     def understood(self, line: bytes, stage: Stage) -> FirstRequest | None:
-        """The message in this line, if it is one of those."""
+        """The message in this line, if it is one that can be answered or passed over here."""
         message = self._read(line)
         if message is None:
             return None
@@ -238,7 +236,7 @@ class FirstRequests:
         return FirstRequest(found[0], message["id"], found[1])
 
     def discovery(self, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The result of `server/discover`, if there is nothing unusual about it."""
+        """The result of `server/discover`, if the request has nothing unusual."""
         if set(params) != {"_meta"} or not self._has_envelope(params):
             return None
         said = {"supportedVersions": [_MODERN], "capabilities": _CAPABILITIES, **self._instructions}
@@ -249,7 +247,7 @@ class FirstRequests:
         return {"resultType": "complete", "_meta": {f"{_ENVELOPE}serverInfo": self._server}}
 
     def _acknowledged(self, request: str | int, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What tells a client that it will be told of changed lists. Resources are left to the server."""
+        """The notice that confirms of which changed lists a client is notified. Resources are left to the server."""
         wanted = params.get("notifications")
         if set(params) != {"_meta", "notifications"} or not self._has_envelope(params):
             return None
@@ -332,7 +330,7 @@ class FirstRequests:
 
 
 def _left(stage: Stage, method: Any, request: str | int | None = None) -> FirstRequest | None:
-    """For the server. Before it is known which era the client speaks, nothing can be answered after such a message."""
+    """Leave a message to the server. Before the client's era is known, nothing can be answered after such a message."""
     is_decided = stage in (Stage.INITIALIZED, Stage.MODERN)
     return FirstRequest(stage, request, is_left=True) if is_decided and isinstance(method, str) else None
 
@@ -351,7 +349,7 @@ def _fits(value: Any, shape: Any) -> bool:
 
 
 def _has_only_a_token(params: Mapping[str, Any]) -> bool:
-    """No parameters, except for a token to report progress with."""
+    """Whether there are no parameters except a progress token."""
     if not params:
         return True
     meta = params.get("_meta")
@@ -366,7 +364,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_writable(value: Any) -> bool:
-    """Not with 1e999, which is read as infinity."""
+    """Whether JSON can express the value: 1e999 is read as infinity and cannot be written."""
     if isinstance(value, dict):
         return all(map(_is_writable, value.values()))
     if isinstance(value, list):

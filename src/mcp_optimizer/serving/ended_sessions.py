@@ -1,7 +1,7 @@
-"""The sessions that their clients ended: no gateway opens them again, though their ids are still well signed.
+"""The sessions that their clients ended: no gateway opens them again, although their signed ids are still valid.
 
-Kept in the database for as long as an id is good, and the latest in memory. While the database cannot be asked, only
-what is in memory is known: nobody waits for it longer than a second.
+Kept in the database for as long as an id is valid; the latest are also in memory. While the database is unavailable,
+only those in memory are known, and no request waits for it longer than a second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DAY_MS = 86_400_000
 
 
 def _of_nobody(_is_ended: Callable[[str], bool]) -> None:
-    """No session is open."""
+    """For when no sessions are open."""
 
 
 async def _nowhere() -> GatewayRows | None:
@@ -39,7 +39,7 @@ async def _nowhere() -> GatewayRows | None:
 
 
 class EndedSessions:
-    """Those of all gateways. `stored` returns the database once it is open; `breaker` bounds the wait for it."""
+    """The ended sessions of all gateways. `stored` returns the database once open; `breaker` bounds the wait for it."""
 
     def __init__(
         self, stored: Callable[[], Awaitable[GatewayRows | None]] | None = None, breaker: Breaker | None = None
@@ -52,11 +52,11 @@ class EndedSessions:
         self._open: Callable[[], list[str]] = list
 
     def over(self, sessions: Callable[[], list[str]], end: Callable[[Callable[[str], bool]], None]) -> None:
-        """`sessions` are those that are open here; `end` ends each of them of which what it is given is true."""
+        """`sessions` returns the sessions that are open here; `end` ends those for which its predicate is true."""
         self._open, self._end = sessions, end
 
     def told(self, hashes: Sequence[str]) -> None:
-        """Other gateways got the end of these sessions; with none: of some that are not known."""
+        """Handle a report that other gateways ended these sessions; an empty list stands for unspecified ones."""
         if not hashes:
             self._tasks.spawn(self._look())
             return
@@ -78,7 +78,7 @@ class EndedSessions:
             self._latest.popitem(last=False)
 
     async def add(self, session: str) -> None:
-        """Its client ends it. Written before the client hears of it; after a second, in the background."""
+        """Record that a client ends its session: before it gets its answer or, after a second, in the background."""
         name = _hash(session)
         self._remember(name)
         if len(self._tasks) < _MOST_UNWRITTEN:
@@ -104,7 +104,7 @@ class EndedSessions:
         try:
             return await self._breaker.within(ask)
         except CatalogError:
-            # Who ended a session can hardly be waiting for its answer; who uses one is.
+            # A client that ended a session hardly waits for an answer in it; a client that uses one does.
             return False
 
 

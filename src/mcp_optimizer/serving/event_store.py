@@ -1,4 +1,4 @@
-"""Events sent on legacy streams, kept for clients that lose a stream and ask for the rest.
+"""Keeps events sent on legacy streams for clients that lose a stream and ask for the rest.
 
 Kept for a limited time and up to a few megabytes for all sessions together; the oldest are dropped first. Each session
 sees only its own events: streams are named after request ids, which every client counts from one.
@@ -26,7 +26,7 @@ _EVENT = 256
 _LONGEST_ID = 20
 """Maximum digits of an event's id."""
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-"""Values with nothing in them, as nearly all are."""
+"""Types of values without contents of their own, which nearly all values have."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class KeptEvents:
         clock: Callable[[], float] = time.monotonic,
         mark: str = "",
     ) -> None:
-        """`mark`: what its ids begin with, for a session whose events other gateways number too."""
+        """`mark`: the prefix of this gateway's event ids, for sessions in which other gateways number events too."""
         self._seconds = seconds
         self._most = size
         self._clock = clock
@@ -58,11 +58,11 @@ class KeptEvents:
         self.size = 0
 
     def of_session(self) -> SessionEvents:
-        """The events of one session, new and empty."""
+        """A new, empty store for one session's events."""
         return SessionEvents(self)
 
     def is_elsewhere(self, event_id: str) -> bool:
-        """Whether an event was numbered by another gateway, or here in another life."""
+        """Whether an event was numbered by another gateway, or by an earlier process of this one."""
         mark, _, number = event_id.rpartition("-")
         return len(mark) == len(self._mark) - 1 and mark.isalnum() and number.isdecimal() and f"{mark}-" != self._mark
 
@@ -81,7 +81,7 @@ class KeptEvents:
         return f"{self._mark}{self._last}"
 
     def after(self, session: object, event_id: str) -> tuple[str, list[tuple[str, Message]]] | None:
-        """The stream of an event, and what followed it on that stream; None if the event is no longer known."""
+        """The stream of an event, and the messages after it on that stream; None if the event is no longer known."""
         digits = event_id.removeprefix(self._mark)
         number = int(digits) if digits.isdecimal() and len(digits) <= _LONGEST_ID else 0
         last = self._events.get(number)
@@ -106,13 +106,13 @@ class SessionEvents:
         return self._events.keep(self, stream, None)
 
     def keep(self, stream: str, message: Message) -> str:
-        """Keep a message that is sent on a stream, and return its id. One that is written in pieces is not kept."""
+        """Keep a message sent on a stream, and return its id. A message written in pieces is replaced by an error."""
         if is_large(message):
             message = response(message["id"], ErrorData(code=INTERNAL_ERROR, message=TOO_LARGE))
         return self._events.keep(self, stream, message)
 
     def after(self, event_id: str) -> tuple[str, list[tuple[str, Message]]] | None:
-        """The stream of an event, and what followed it; None if the event is not known."""
+        """The stream of an event, and the messages after it; None if the event is not known."""
         return self._events.after(self, event_id)
 
 
@@ -122,7 +122,7 @@ def _size(message: Message | None) -> int:
 
 
 def _bytes_of(value: Any) -> int:
-    """The size of a value and everything in it. Not recursive, because a result may be nested too deeply for that."""
+    """The size of a value with everything in it. Not recursive, because a result may be nested too deeply for that."""
     size, waiting = 0, [value]
     while waiting:
         item = waiting.pop()

@@ -1,9 +1,9 @@
-"""Requests that belong to another gateway of the installation are passed on to it.
+"""Forwards requests that belong to another gateway of the installation.
 
-The answers of a modern client go where its call waits, by the signed state that the client carries; those of a legacy
-client go where the question was asked, by the question's id; a lost stream is continued where it began, by the event's
-id. A cancellation names none, so all others are told. What was passed on once is never passed on again; what cannot be
-passed on is answered here, where it is said that the call is gone. Called by the gate over HTTP.
+A modern client's answers go to the gateway where its call waits, by the signed state that the client carries; a legacy
+client's, to the gateway that asked, by the question's id; a lost stream continues where it began, by the event's id. A
+cancellation names no gateway, so it goes to all of them. A forwarded request is never forwarded again; one that cannot
+be forwarded is answered here: the call is gone. Called by the gate over HTTP.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 LAST_EVENT_ID: Final = "last-event-id"
 
 _MOST = 256
-"""Requests that are passed on at a time."""
+"""Maximum number of requests being forwarded at a time."""
 
 _MOST_TOLD = 64
-"""Cancellations that are being passed on; further ones are not."""
+"""Maximum number of cancellations being forwarded; more are dropped."""
 
 _LONGEST_QUESTION = 100
 _BUSY = "Too many requests are being passed on to other gateways. Try again shortly."
@@ -48,7 +48,7 @@ _NOT_THIS = "This is not the request that another gateway passed on."
 
 
 class Forwarding:
-    """Between this gateway and the others."""
+    """Forwards requests between this gateway and the others."""
 
     def __init__(self, peers: Peers, names: OwnedNames, signatures: Signatures) -> None:
         self._peers = peers
@@ -64,7 +64,7 @@ class Forwarding:
         return self._peers.own
 
     def routes(self) -> list[Route]:
-        """Where another gateway asks whether it is this one that it reached."""
+        """The route where another gateway verifies that it reached this one."""
         return [Route(PROOF_PATH, self._prove)]
 
     async def close(self) -> None:
@@ -78,14 +78,14 @@ class Forwarding:
         return PlainTextResponse(await self._headers.proof(asked, self.own))
 
     async def arrived(self, request: Request) -> Forwarded | None:
-        """What another gateway told of this request, if one passed it on."""
+        """The other gateway's statement about this request, if one forwarded it."""
         header = request.headers.get(HEADER)
         return await self._headers.read(header) if header is not None else None
 
     async def took(
         self, message: JSONRPCMessage, body: bytearray, resource: str, scope: Scope, receive: Receive, send: Send
     ) -> bool:
-        """Whether the message was answered by passing it on, or refused."""
+        """Whether the message was answered here, by forwarding or refusing it."""
         told, principal = scope.get(FORWARDED_KEY), scope[PRINCIPAL_KEY].id
         if told is not None:
             if told.is_about(body, principal):
@@ -109,7 +109,7 @@ class Forwarding:
         return await self._pass_on(owner, b"", resource, scope, receive, send, all_of=False)
 
     def tell_others(self, message: JSONRPCMessage, body: bytearray, resource: str, scope: Scope) -> None:
-        """A legacy client cancels a request that is not in progress here: it may be at any other gateway."""
+        """Forward a legacy client's cancellation of a request that is not in progress here to all other gateways."""
         is_cancel = isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled"
         if is_cancel and FORWARDED_KEY not in scope and len(self._telling) < _MOST_TOLD:
             self._telling.spawn(self._tell(_passed(scope, bytes(body)), resource, scope[PRINCIPAL_KEY].id))

@@ -1,7 +1,7 @@
 """The one gate for clients: checks everything a client sends, once, on every transport and in both eras.
 
 `read` turns bytes into one JSON-RPC message or a refusal, for stdin and for HTTP bodies. `check`, the first middleware
-of the MCP server, checks parameters against the protocol before anything else sees them. Refused messages get the
+of the MCP server, checks parameters against the protocol before any other code sees them. Refused messages get the
 protocol's error and are counted. Knows no tools and no servers.
 """
 
@@ -38,13 +38,13 @@ logger = logging.getLogger(__name__)
 Context = ServerRequestContext[Any, Any]
 
 InTurn = Callable[[Callable[[], JSONRPCMessage]], Awaitable[JSONRPCMessage]]
-"""Has something done in a thread; raises InvalidRequest if too much waits for that already."""
+"""Runs work in a thread; raises InvalidRequest if too much work is waiting already."""
 
 AT_ONCE = 64_000
 """Bytes up to which a message is read at once; a larger one, which may hold half as many values, in a thread."""
 
 _RETRY_AFTER = 1
-"""Seconds after which a caller of whom too much waits should try again."""
+"""Seconds after which a caller with too much waiting work should try again."""
 
 _BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 _NAMING = ("name", "uri", "cursor")
@@ -54,11 +54,11 @@ _LARGEST_ID = 2**63
 _PLAIN = frozenset({"name", "arguments", "_meta"})
 _PROGRESS = "progressToken"
 _ACCEPTED = "mcp-optimizer/accepted"
-"""The key in a connection's state of a client whose introduction the SDK has accepted."""
+"""The key in a connection's state that marks a client whose introduction the SDK has accepted."""
 
 
 class Refused(Exception):
-    """A client's message that is refused. `reason` is one of a few words, for counting."""
+    """Raised for a client's message that is refused. `reason`: one of a few words, for counting."""
 
     def __init__(self, reason: str, code: int, message: str, request_id: types.RequestId | None = None) -> None:
         super().__init__(message)
@@ -104,12 +104,12 @@ class Gate:
             raise
 
     def refuse(self, refused: Refused) -> Refused:
-        """Count a refusal that was detected elsewhere, such as a body that does not end."""
+        """Count a refusal that was detected outside the gate, such as a body that does not end."""
         self.count(refused.reason)
         return refused
 
     def count(self, reason: str) -> None:
-        """Count somebody who is turned away before a message is read."""
+        """Count a caller that is turned away before a message is read."""
         self.refused[reason] += 1
 
     def _read(self, data: bytes | bytearray) -> JSONRPCMessage:
@@ -131,7 +131,7 @@ class Gate:
         return JSONRPCRequest(jsonrpc="2.0", id=message["id"], method=method, params=params)
 
     def _check_request(self, message: Mapping[str, Any], size: int) -> None:
-        """Raises Refused for a request or a notification that is none."""
+        """Raises Refused for a malformed request or notification."""
         method, params = message["method"], message.get("params")
         if "id" in message and not self._is_id(message["id"]):
             raise self._malformed(message, "The id of a request must be a short string or an integer.")
@@ -173,7 +173,7 @@ class Gate:
         return isinstance(value, str) and len(value) <= self.limits.identifier
 
     async def check(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """A middleware of the MCP server: passes on what the protocol allows, and lets no exception escape."""
+        """A middleware of the MCP server: passes on what the protocol allows; unexpected exceptions become errors."""
         if ctx.request_id is None:
             return await call_next(ctx)
         try:
@@ -191,7 +191,7 @@ class Gate:
         except TooDeep as error:
             raise MCPError(types.INTERNAL_ERROR, f"The result cannot be sent: it is {error}") from None
         except Exception:
-            # Last resort: a bug of ours fails this request and affects nothing else.
+            # Last resort: a bug of ours fails this request and affects no other.
             logger.exception("Cannot answer a request")
             text = "Internal error of the gateway; see its log."
             raise MCPError(types.INTERNAL_ERROR, text) from None
@@ -226,8 +226,8 @@ class Gate:
 
 
 def _is_plain(params: Mapping[str, Any]) -> bool:
-    """Whether a call is as nearly all are: the SDK's models would find nothing wrong with it, apart from what a modern
-    client says of itself.
+    """Whether a call has the usual plain form, in which the SDK's models could find no error except in a modern
+    client's envelope.
     """
     arguments, meta = params.get("arguments"), params.get("_meta")
     if type(params.get("name")) is not str or not params.keys() <= _PLAIN:
@@ -238,7 +238,7 @@ def _is_plain(params: Mapping[str, Any]) -> bool:
 
 
 def _is_accepted(ctx: Context) -> bool:
-    """Whether the client said nothing of itself, or the same as in a call before: only those share a connection."""
+    """Whether the client's introduction is known to be valid: none, or that of an earlier call on this connection."""
     return ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS or _ACCEPTED in connection_of(ctx).state
 
 
@@ -257,7 +257,7 @@ def _invalid(text: str) -> MCPError:
 
 
 def _tolerated(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Clients express "no arguments" in many ways; an empty list is the most frequent."""
+    """Clients express "no arguments" in many ways; an empty list is the most common."""
     if method == "tools/call" and not params.get("arguments"):
         return {key: value for key, value in params.items() if key != "arguments"}
     return params
@@ -273,18 +273,18 @@ def _client_name(method: str, params: Mapping[str, Any]) -> str:
 
 
 _LONG = 10_000
-"""Characters from which a text may have been read separately."""
+"""Characters from which the parser may have read a text separately."""
 
 _PART = 256 * 1024
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class NotReadable(ValueError):
-    """What is wrong, for the sender. Quotes nothing of the content."""
+    """Describes to the sender why JSON is unreadable. Quotes none of the content."""
 
 
 def read_json(data: bytes | bytearray, most_values: int) -> Any:
-    """The value; raises NotReadable."""
+    """Parses the value; raises NotReadable."""
     if len(data) > most_values and structure_marks(data, most_values) > most_values:
         raise NotReadable(f"there are more than {most_values:,} values in it")
     try:
@@ -295,7 +295,7 @@ def read_json(data: bytes | bytearray, most_values: int) -> Any:
     except RecursionError:
         raise NotReadable("it is nested too deeply") from None
     except ValueError as error:
-        # The parser says what it expected and where, and quotes nothing.
+        # The parser's message says what it expected and where, and quotes nothing.
         raise NotReadable(str(error)) from None
     if not _can_be_written(value):
         raise NotReadable("a number in it is too large, or a text is half of a surrogate pair")
@@ -307,8 +307,8 @@ def _strict(data: bytes | bytearray) -> Any:
 
 
 def _can_be_written(value: Any) -> bool:
-    """Rejects 1e999, which is read as infinity, and long texts with half surrogate pairs, which the parser does not
-    check.
+    """Whether a value can be written: rejects 1e999, which is read as infinity, and long texts with half surrogate
+    pairs, which the parser does not check.
     """
     level = [value]
     while level:
@@ -329,5 +329,5 @@ def _can_be_written(value: Any) -> bool:
 
 
 def _has_half_pair(text: str) -> bool:
-    """In parts, because each part holds the interpreter."""
+    """Searches in parts, because each search holds the interpreter."""
     return any(_HALF_PAIR.search(text, at, at + _PART) for at in range(0, len(text), _PART))

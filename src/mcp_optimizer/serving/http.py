@@ -1,4 +1,4 @@
-"""The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for monitoring, and pages if given.
+"""The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for monitoring, and optional pages.
 
 Host and Origin are checked on every MCP request, so a web page cannot reach a gateway on loopback.
 """
@@ -57,9 +57,9 @@ def build_http_app(
     """The ASGI application; its lifespan runs the MCP sessions.
 
     `is_ready` says whether a tool can be found and called now. `requests` counts those in progress, and says when the
-    stopping gateway takes no more. `worker` is this process among several at the same address. Without a `door`,
-    everybody may call. `signatures` and `ended` are shared with the other gateways of an installation, which open each
-    other's sessions; `forwarding` passes on to them what only one of them can answer.
+    stopping gateway takes no more. `worker` is this process among several at the same address. Without a `door`, every
+    caller is admitted. `signatures` and `ended` are shared with the other gateways of an installation, which can open
+    each other's sessions; `forwarding` passes on requests that only one of them can answer.
     """
     if not is_loopback(host) and not allowed_hosts:
         raise ConfigurationError(
@@ -86,7 +86,7 @@ def build_http_app(
     described = metadata_routes(door, hosts) if door is not None and door.has_issuers else ()
     between = forwarding.routes() if forwarding is not None else ()
     known = [Route("/health", health), Route("/ready", ready), *described, *between, *routes]
-    # The last one keeps Starlette from sending others to a similar address, at whatever host they name.
+    # The last route keeps Starlette from redirecting other requests to a similar address at whatever host they name.
     pages = Starlette(routes=[*known, Route("/{path:path}", _nowhere)], lifespan=lambda _app: mcp.run())
     return LastCalls(HttpEntrance(pages, mcp.app), served)
 
@@ -130,8 +130,8 @@ async def _nowhere(_request: Request) -> Response:
 
 
 class HttpEntrance:
-    """Where every request comes in. Header values lose the blanks around them, which are not theirs and which uvicorn's
-    parser keeps at the end. Requests to `/mcp` pass by Starlette, which would cost each of them a tenth of its time.
+    """The entrance for all requests. Strips the whitespace around header values, which is not part of them but which
+    uvicorn's parser keeps at the end. Requests to `/mcp` bypass Starlette, which would take a tenth of their time.
     """
 
     def __init__(self, pages: Starlette, mcp: ASGIApp) -> None:

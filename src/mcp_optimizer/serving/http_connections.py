@@ -21,12 +21,12 @@ _OFFER = (b"upgrade", b"connection", b"http2-settings")
 
 
 def bounded_connections(limits: Limits) -> type[HttpToolsProtocol]:
-    """The HTTP protocol for uvicorn: its own, within these limits."""
+    """uvicorn's HTTP protocol class with these limits added."""
     return type("BoundedConnection", (_BoundedConnection,), {"limits": _within_open_files(limits)})
 
 
 def _within_open_files(limits: Limits) -> Limits:
-    """Half of the files that the system allows, because servers need some too."""
+    """Limits connections to half of the files that the system allows, because servers need some too."""
     try:
         import resource
     except ImportError:
@@ -68,7 +68,7 @@ class _BoundedConnection(HttpToolsProtocol):
         if self._since_progress > self.limits.header_bytes and not self.transport.is_closing():
             self._end(_TOO_LONG)
         elif self._is_in_headers or not self._is_serving():
-            # Not from their first byte on: nearly all arrive at once, and a timer for each would have no effect.
+            # No timer from the first byte on: nearly all headers arrive at once, and each timer would be for nothing.
             self._expect_headers()
 
     def on_message_begin(self) -> None:
@@ -76,7 +76,7 @@ class _BoundedConnection(HttpToolsProtocol):
         self._is_in_headers = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # The parser tells of fields after a body in the same way. What comes then says nothing about who sent it.
+        # The parser also calls this for fields after a body, which must not change who sent the request.
         if self._is_in_headers:
             super().on_header(name, value)
 
@@ -121,7 +121,7 @@ class _BoundedConnection(HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
 
     def _feed_until_offer(self, data: bytes) -> bytes:
-        """The remaining data: a request without its offer, and what follows it."""
+        """Feed data up to an offer; returns what remains: the request without its offer, and later bytes."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -142,8 +142,8 @@ class _BoundedConnection(HttpToolsProtocol):
         return b"".join([self.parser.get_method(), b" ", self.url, b" HTTP/1.1\r\n", *lines, b"\r\n"])
 
     def _is_serving(self) -> bool:
-        """Whether a request is being answered. Whatever else arrives, even a blank line, ends the wait for the next
-        request that uvicorn limits.
+        """Whether a request is being answered. If not, any data, even a blank line, cancels uvicorn's own time limit
+        for the next request.
         """
         return self.cycle is not None and not self.cycle.response_complete
 

@@ -1,8 +1,8 @@
-"""The gate in front of `/mcp`: reads request bodies within limits and passes on only messages, each to its era.
+"""The gate in front of `/mcp`: reads request bodies within limits and passes only valid messages to their era.
 
-An ASGI application. Checks Host and Origin first, then asks the door who calls. A body must arrive within a time and a
-size; an id of a request in progress cannot be used again in its session. A stream that may last for days ends when its
-caller is no longer let in: its key was revoked, or its token has expired. Knows no tools.
+An ASGI application. Checks Host and Origin first, then asks the door to identify the caller. A body must arrive within
+a time and a size; the id of a request in progress cannot be reused in its session. A long-lived stream ends when its
+caller is no longer admitted: its key was revoked, or its token has expired. Knows no tools.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ _CLOSING = 1.0
 """Seconds for closing the stream of an answered request."""
 
 _STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
-"""By the reason of a refusal; any other reason is a bad request."""
+"""HTTP status by the reason of a refusal; any other reason is a bad request."""
 
 _SESSION = MCP_SESSION_ID_HEADER.encode()
 _REVISION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _HANDSHAKE = frozenset({None, *map(str.encode, HANDSHAKE_PROTOCOL_VERSIONS)})
-"""What a legacy client says of its revision. The modern era says what is wrong with anything else."""
+"""The legacy values of the revision header. The modern era reports errors in any other value."""
 _LISTEN = "subscriptions/listen"
 _UNKNOWN = 503
 _DENIALS = {403: "scope", _UNKNOWN: "unverified"}
-"""How those that the door turns away are counted, by status; any other is a matter of the credential."""
+"""The reason under which a denial by the door is counted, by status; any other status concerns the credential."""
 
 _READERS = 2
-"""Large requests that are read at a time, each of another caller."""
+"""Large requests that are read at the same time, each of another caller."""
 
 _DRAINED = 1_000_000
-"""Bytes of a body that are let in, unread, of somebody who is turned away."""
+"""Maximum bytes of a refused caller's body, left unread, with which the connection stays open."""
 
 
 class Era(Protocol):
@@ -67,14 +67,14 @@ class Era(Protocol):
     async def post(
         self, request: Request, message: JSONRPCMessage, fields: Fields, receive: Receive, send: Send
     ) -> None:
-        """A message that was admitted."""
+        """Handle an admitted message."""
 
     async def other(self, request: Request, receive: Receive, send: Send) -> None:
-        """A request with another method, which has no message."""
+        """Handle a request with another method, which has no message."""
 
 
 class HttpGate:
-    """Turns bodies into messages."""
+    """Reads messages from request bodies."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class HttpGate:
         door: Door | None = None,
         forwarding: Forwarding | None = None,
     ) -> None:
-        """Without a `door`, everybody is ANYONE. `forwarding`: to other gateways, if there can be some."""
+        """Without a `door`, every caller is ANYONE. `forwarding`: to other gateways, if there can be any."""
         self._forwarding = forwarding
         self._legacy = legacy
         self._modern = modern
@@ -126,7 +126,7 @@ class HttpGate:
         return self._legacy if fields.get(_REVISION) in _HANDSHAKE else self._modern
 
     async def _last(self, stream: Awaitable[None], request: Request, principal: Principal) -> None:
-        """A stream that may last longer than its caller's credential, and is not waited for when the gateway stops."""
+        """Run a stream that may outlast its caller's credential; a stopping gateway does not wait for it."""
         release_stream(request.scope)
         if not principal.is_verified:
             await stream
@@ -136,7 +136,7 @@ class HttpGate:
             try:
                 return (await self._caller(request)).id == principal.id
             except Denied as denied:
-                # While nobody can say, nobody is sent away.
+                # While the credential cannot be verified, no caller is disconnected.
                 return denied.status == _UNKNOWN
 
         await self._streams.run(stream, is_admitted)
@@ -148,7 +148,7 @@ class HttpGate:
         return await self._door.admit(request.scope["headers"], self._resource(request), address)
 
     def _resource(self, request: Request) -> str:
-        """The address that the client used, at whichever gateway its request arrived first."""
+        """The address that the client used, at the gateway that its request reached first."""
         if (told := request.scope.get(FORWARDED_KEY)) is not None:
             return str(told.resource)
         return resource_of(self._door, request) if self._door is not None else ""
@@ -191,7 +191,7 @@ class HttpGate:
         finally:
             held.release()
         try:
-            # It is read, and may be large.
+            # The message has been parsed, and the body may be large.
             body.clear()
             answering = self._era(fields).post(request, message, fields, receive, send)
             lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
@@ -252,7 +252,7 @@ def resource_of(door: Door, request: Request) -> str:
 
 
 def _session_of(request: Request) -> str | None:
-    """The session that a request names, among those of its caller: whether it is theirs is found out later."""
+    """A key for the session that a request names, scoped to its caller; whether it is theirs is checked later."""
     session = fields_of(request.scope).get(_SESSION)
     return None if session is None else f"{request.scope[PRINCIPAL_KEY].id}\n{session.decode('latin-1')}"
 
@@ -279,15 +279,15 @@ _SECONDS = 5.0
 
 
 class LastingStreams:
-    """The streams of callers that had to prove who they are."""
+    """The streams of callers that had to prove their identity."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
-        """`seconds`: between two looks at a caller."""
+        """`seconds`: the interval between checks of a caller."""
         self._seconds = seconds
         self._watches = BackgroundTasks(logger, "Cannot look at the caller of a stream")
 
     async def run(self, stream: Awaitable[None], is_admitted: Callable[[], Awaitable[bool]]) -> None:
-        """The stream, to its end or to that of its caller's credential."""
+        """Run the stream until it ends or its caller's credential is no longer valid."""
         limit = asyncio.timeout(None)
         try:
             async with limit:

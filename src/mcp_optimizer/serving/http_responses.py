@@ -1,7 +1,7 @@
-"""Responses over HTTP: one JSON body, or a stream of events, in both eras. Knows nothing of who is answered.
+"""Responses over HTTP: one JSON body, or a stream of events, in both eras. Knows nothing of the recipient.
 
-A large body is written in pieces, which are never there as a whole. A stream is sent something now and then while
-there is nothing to say, so that nothing between takes the connection for dead.
+A large body is written in pieces and never exists as a whole. A silent stream is sent a ping now and then, so that no
+proxy takes the connection for dead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Header = tuple[bytes, bytes]
 
 PING = 15.0
-"""Seconds of silence after which a stream is sent something."""
+"""Seconds of silence after which a stream is sent a ping."""
 PING_EVENT = b": ping\r\n\r\n"
 
 STREAM: Sequence[Header] = (
@@ -35,14 +35,14 @@ STREAM: Sequence[Header] = (
 _JSON: Header = (b"content-type", b"application/json")
 
 _FEW = 16
-"""Events that wait to be read, up to which notifications do not wait."""
+"""Maximum events waiting to be read while notifications do not wait."""
 
 RETRY_AFTER = 1
 """Seconds after which a client that found no room should try again."""
 
 
 async def send_json(send: Send, message: Message, status: int = 200, headers: Iterable[Header] = ()) -> None:
-    """A response with one message."""
+    """Send a response with one message."""
     if is_large(message):
         await send({"type": "http.response.start", "status": status, "headers": [_JSON, *headers]})
         await send_pieces(send, pieces(message))
@@ -57,7 +57,7 @@ async def send_json(send: Send, message: Message, status: int = 200, headers: It
 async def send_pieces(send: Send, parts: Iterable[bytes]) -> None:
     for piece in parts:
         await send({"type": "http.response.body", "body": piece, "more_body": True})
-        # A client that reads fast would never make us wait, nor let others run.
+        # For a client that reads fast, `send` never waits, and no other task would run.
         await asyncio.sleep(0)
 
 
@@ -74,7 +74,7 @@ def event(message: Message, event_id: str = "") -> Iterator[bytes]:
 
 
 def refusal(status: int, text: str, code: int = INVALID_REQUEST, headers: dict[str, str] | None = None) -> Response:
-    """A request that is answered without looking further at its message."""
+    """The response to a request that is refused without examining its message further."""
     more = {"Retry-After": str(RETRY_AFTER)} if status == 503 else {}
     body = encoded(response(None, ErrorData(code=code, message=text)))
     return Response(body, status, {**more, **(headers or {})}, media_type="application/json")
@@ -87,7 +87,7 @@ async def left(receive: Receive) -> None:
 
 
 class EventStream:
-    """A response that is written while events come, until the last one, or until its client is gone."""
+    """A response that is written while events arrive, until the last event or until its client leaves."""
 
     def __init__(self, ping: float = PING) -> None:
         self._ping = ping
@@ -96,10 +96,10 @@ class EventStream:
         self._wrote = asyncio.Event()
         self._tasks = BackgroundTasks(logger, "A client that left is not noticed")
         self.is_closed = False
-        """Whether nothing more is taken."""
+        """Whether further events are dropped."""
 
     def put(self, message: Message, event_id: str = "") -> None:
-        """A response is the last event."""
+        """Queue an event; a response is the last one."""
         if self.is_closed:
             return
         self._waiting.append((message, event_id))
@@ -107,19 +107,19 @@ class EventStream:
         self._changed.set()
 
     def close(self) -> None:
-        """What has been put is still written."""
+        """Take no more events; those already queued are still written."""
         self.is_closed = True
         self._changed.set()
         self._wrote.set()
 
     async def drained(self) -> None:
-        """Wait until few events wait, or nobody reads them."""
+        """Wait until few events are queued, or the stream is closed."""
         while len(self._waiting) >= _FEW and not self.is_closed:
             self._wrote.clear()
             await self._wrote.wait()
 
     async def respond(self, send: Send, receive: Receive, headers: Iterable[Header], first: bytes = b"") -> None:
-        """Write it all; `first` is an event that is not a message."""
+        """Write all events; `first` is an event that is not a message."""
         leaving = self._tasks.spawn(left(receive))
         leaving.add_done_callback(lambda _task: self.close())
         try:

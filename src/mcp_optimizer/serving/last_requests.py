@@ -1,6 +1,6 @@
-"""MCP requests over HTTP from the first to the last: how many are in progress, and how they end when the gateway stops.
+"""Counts MCP requests over HTTP, and lets those in progress finish when the gateway stops.
 
-A stopping gateway first says so at `/ready` and still takes requests, because load balancers look there only now and
+A stopping gateway first says so at `/ready` and still takes requests, because load balancers check it only now and
 then; every response asks its client to come back on another connection. Then new requests get 503 with Retry-After,
 which load balancers send elsewhere, and those in progress finish. Knows nothing of tools.
 """
@@ -18,14 +18,14 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 IN_FLIGHT_KEY = "mcp_optimizer.in_flight"
-"""The key under which a request carries its entry among those in progress."""
+"""The scope key of a request's entry among those in progress."""
 
 _RETRY_AFTER = 5
 """Seconds after which a client of a stopping gateway should try again."""
 _USUAL_ANSWER = 1_000_000
-"""Bytes of a client's answer to a question; more is not waited for during shutdown."""
+"""Maximum bytes of a client's answer to a question; during shutdown, no more are read."""
 _WATCHED = 30.0
-"""Seconds for which whoever asked `/ready` counts as somebody who will ask again."""
+"""Seconds for which a request to `/ready` means that the client will ask again."""
 
 
 class LastRequests:
@@ -33,7 +33,7 @@ class LastRequests:
 
     def __init__(self) -> None:
         self.is_leaving = False
-        """Whether clients are asked to come back on another connection, which leads elsewhere."""
+        """Whether clients are asked to come back on another connection, which leads to another gateway."""
         self.takes_more = True
         """Whether new requests are accepted."""
         self._in_flight: set[object] = set()
@@ -42,7 +42,7 @@ class LastRequests:
         self._count_sessions: Callable[[], int] = int
 
     def count_sessions_with(self, count: Callable[[], int]) -> None:
-        """How the open sessions are counted, by whoever has them."""
+        """Set the function that counts the open sessions."""
         self._count_sessions = count
 
     @property
@@ -54,15 +54,15 @@ class LastRequests:
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody, such as a load balancer, asks `/ready` now and then."""
+        """Whether a client, such as a load balancer, asks `/ready` regularly."""
         return self._watched_at is not None and time.monotonic() - self._watched_at < _WATCHED
 
     def announce_stop(self) -> None:
-        """Say that the gateway stops; requests are still accepted, until `finished`."""
+        """Announce that the gateway stops; requests are still accepted, until `finished`."""
         self.is_leaving = True
 
     def watched(self) -> None:
-        """Somebody asked `/ready`."""
+        """Record a request to `/ready`."""
         self._watched_at = time.monotonic()
 
     def begin(self) -> object:
@@ -71,14 +71,14 @@ class LastRequests:
         return entry
 
     def end(self, entry: object) -> None:
-        """Also for a stream that would last for ever, as soon as it is known to be one."""
+        """Stop counting a request; also called for an endless stream as soon as it is recognized as one."""
         self._in_flight.discard(entry)
         if not self._in_flight and not self.takes_more:
-            # Until then nobody waits for it.
+            # Before shutdown, nothing waits for this event.
             self._emptied.set()
 
     async def finished(self, seconds: float) -> None:
-        """Take no more requests, and wait until those in progress are answered, or until the time is up."""
+        """Take no more requests, and wait until those in progress are answered or the time is up."""
         self.takes_more = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -88,7 +88,7 @@ class LastRequests:
 
 
 def release_stream(scope: Scope) -> None:
-    """This request is a stream that lasts until its client leaves: nobody waits for its end."""
+    """Stop counting this request, a stream that lasts until its client leaves: shutdown does not wait for it."""
     if (entry := scope.get(IN_FLIGHT_KEY)) is not None:
         requests, key = entry
         requests.end(key)
@@ -135,7 +135,7 @@ class LastCalls:
 
 
 def _on_the_last_connection(send: Send) -> Send:
-    """A balancer that spreads connections, not requests, would go on with one that it has."""
+    """Close the connection after the response: a balancer that distributes connections would keep using it."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

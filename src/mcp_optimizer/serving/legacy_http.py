@@ -1,9 +1,9 @@
-"""Requests of legacy sessions over HTTP: answered with one JSON body, or on a stream that its client can resume.
+"""Answers requests of legacy sessions over HTTP: with one JSON body, or on a stream that the client can resume.
 
-Nearly every call is answered at once and has nothing else to tell: it gets one JSON body. A call that asks or tells its
-client something, or takes longer than a moment, becomes a stream of the session, as all other requests are: its events
-are kept, it can be closed, and a client that lost it asks for the rest. Messages outside of requests go onto the stream
-that a client opens for them.
+Nearly every call is answered quickly and sends nothing else: it gets one JSON body. A call that sends its client a
+question or notification, or runs longer than a fraction of a second, becomes a stream of the session, as all other
+requests are: its events are kept, it can be closed, and a client that lost it asks for the rest. Messages outside of
+requests go onto the stream that a client opens for them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from mcp_optimizer.serving.messages import CALL, Message, Outcome, response
 logger = logging.getLogger(__name__)
 
 _RESUMABLE = "2025-11-25"
-"""The first revision whose clients can resume a stream that has told them nothing yet."""
+"""The first revision whose clients can resume a stream on which nothing has been sent yet."""
 
 _RETRY_MS = 1_000
 """Milliseconds after which a client that lost a stream should ask for the rest."""
 
 _OUTSIDE = "outside"
-"""The stream of what belongs to no request. No request has this name, as an id is marked."""
+"""The stream for messages outside of requests. No request has this name, because ids are marked."""
 
 _CANCELLED = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
-"""The streams of this era end with a response only."""
+"""In this era, a stream ends only with a response."""
 
 
 def is_resumable(revision: str) -> bool:
@@ -49,7 +49,7 @@ def is_resumable(revision: str) -> bool:
 
 
 class Session:
-    """One legacy session: its requests in progress, its streams, and what was sent on them."""
+    """One legacy session: its requests in progress, its streams, and the events sent on them."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Session:
         events: SessionEvents,
         moments: SlowTimer,
     ) -> None:
-        """`owner`: the id of the caller that began it; None for anybody who is not known. `moments`: after which a
-        request becomes a stream.
+        """`owner`: the id of the caller that began the session; None for an unverified caller. `moments`: the timer
+        after which a request becomes a stream.
         """
         self.name = name
         self.owner = owner
         self.is_ended = False
         self.was_used = False
-        """Whether its client has used it after the handshake."""
+        """Whether the client has used the session after the handshake."""
         self._uses = 0
         self._idle_since = asyncio.get_running_loop().time()
         self.moments = moments
@@ -86,12 +86,12 @@ class Session:
         return self._connection.client_params is not None
 
     def use(self) -> None:
-        """Its client uses it, so it has received the response to its handshake."""
+        """Record that the client uses the session, and so has received the response to its handshake."""
         self.was_used = True
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no request in progress, and no open stream."""
+        """Whether the session has no request in progress and no open stream."""
         return self._uses == 0
 
     def idle_seconds(self) -> float:
@@ -104,7 +104,7 @@ class Session:
         self._uses -= 1
         self._idle_since = asyncio.get_running_loop().time()
 
-    # The way back to the client, of what belongs to no request.
+    # The way back to the client for messages outside of requests.
 
     def tell(self, message: Message) -> None:
         self.put(_OUTSIDE, message)
@@ -112,10 +112,10 @@ class Session:
     async def drained(self) -> None:
         await self.room(_OUTSIDE)
 
-    # Its streams.
+    # Streams.
 
     def put(self, name: str, message: Message) -> None:
-        """Send a message on a stream: kept, and written if somebody reads."""
+        """Send a message on a stream: keep it, and write it if the stream is open."""
         event_id = self._events.keep(name, message)
         if (stream := self._streams.get(name)) is not None:
             stream.put(message, event_id)
@@ -125,7 +125,7 @@ class Session:
             await stream.drained()
 
     def attach(self, name: str, stream: EventStream) -> None:
-        """What is sent on this stream is written there from now on."""
+        """Write what is sent on this stream to `stream` from now on."""
         if (before := self._streams.get(name)) is not None:
             before.close()
         self._streams[name] = stream
@@ -140,20 +140,20 @@ class Session:
             stream.close()
 
     def first_event(self, name: str) -> bytes:
-        """The event that opens a stream, which tells a client from where and when to ask for the rest."""
+        """The event that opens a stream and tells a client from which event and after what delay to resume."""
         return f"id: {self._events.open_stream(name)}\r\ndata: \r\nretry: {_RETRY_MS}\r\n\r\n".encode()
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether the stream of what belongs to no request is open."""
+        """Whether the stream for messages outside of requests is open."""
         return _OUTSIDE in self._streams
 
     async def listen(self, receive: Receive, send: Send) -> None:
-        """Open that stream."""
+        """Open the stream for messages outside of requests."""
         await self._write(_OUTSIDE, EventStream(), receive, send)
 
     async def resume(self, event_id: str, revision: str, receive: Receive, send: Send) -> None:
-        """Write what followed an event on its stream, and then what is still sent on it."""
+        """Write what followed an event on its stream, and then whatever else is sent on it."""
         found = self._events.after(event_id)
         stream = EventStream()
         if found is None:
@@ -177,16 +177,16 @@ class Session:
         finally:
             self.detach(name, stream)
 
-    # Its messages.
+    # Messages.
 
     async def answer(
         self, request: Request, message: JSONRPCRequest, revision: str, receive: Receive, send: Send
     ) -> None:
-        """The response to a request."""
+        """Respond to a request."""
         await _Exchange(self, request, message, revision).respond(receive, send)
 
     def take(self, message: JSONRPCMessage, request: Request) -> None:
-        """A notification, or the answer to a question."""
+        """Handle a notification, or the answer to a question."""
         self._dispatcher.take(message, self._runner.on_notify, ServerMessageMetadata(request_context=request))
 
     def begin(self, exchange: _Exchange, message: JSONRPCRequest, metadata: ServerMessageMetadata) -> None:
@@ -194,7 +194,7 @@ class Session:
         self._dispatcher.begin(message, context, self._runner.on_request, exchange.answer)
 
     async def shake_hands_again(self, params: Mapping[str, Any], request: Request) -> None:
-        """The handshake once more, as the client made it; the answers are for nobody."""
+        """Repeat the client's handshake without the client; the responses are discarded."""
         done = asyncio.Event()
         hello = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params=dict(params))
         context = RequestContext(
@@ -205,7 +205,7 @@ class Session:
         self.take(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"), request)
 
     async def end(self) -> None:
-        """Its requests are cancelled and answered with an error, and its streams end."""
+        """End the session: its requests are cancelled and answered with an error, and its streams end."""
         if self.is_ended:
             return
         self.is_ended = True
@@ -243,7 +243,7 @@ class _Exchange:
         finally:
             session.moments.end(become_stream)
             if self._stream is not None:
-                # What is still sent is only kept, unless the client has meanwhile asked for it on another stream.
+                # Later events are only kept, unless the client has meanwhile asked for them on another stream.
                 self._stream.close()
                 session.detach(self._name, self._stream)
 
@@ -263,20 +263,20 @@ class _Exchange:
             self._session.put(self._name, response(self._message.id, known))
 
     def _become_resumable(self) -> None:
-        """Become a stream that begins with nothing to say, but says from where it can be resumed."""
+        """Become a stream that starts with an empty event, which tells the client where to resume."""
         if self._is_resumable and not self._outcome.done():
             self._first = self._session.first_event(self._name)
         self._become_stream()
 
     def _become_stream(self) -> None:
         if self._outcome.done():
-            # It is one already, or its client is gone.
+            # It is a stream already, or its client is gone.
             return
         self._stream = EventStream()
         self._session.attach(self._name, self._stream)
         self._outcome.set_result(None)
 
     async def _close(self) -> None:
-        """End the stream, so that the client asks for the rest; not before it knows from where."""
+        """End the stream, so that the client asks for the rest, but only after sending it the event to resume from."""
         self._become_resumable()
         self._session.close_stream(self._name)

@@ -41,7 +41,7 @@ def is_response(message: Message) -> bool:
 
 
 def is_large(message: Message) -> bool:
-    """Whether it has to be written in pieces."""
+    """Whether the message has to be written in pieces."""
     result = message.get("result")
     return result is not None and has_large(result)
 
@@ -55,7 +55,7 @@ def encoded(message: Message) -> bytes:
 
 
 def pieces(message: Message) -> Iterator[bytes]:
-    """The JSON of a message with large values, which are never there as a whole."""
+    """The JSON of a message with large values, in pieces, so that it never exists as a whole."""
     large = Placeholders()
     yield from large.filled(encoded({**message, "result": large.take(message["result"])}))
 
@@ -67,7 +67,7 @@ _ID = re.compile(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
 
 
 def id_of(line: OverlongLine) -> RequestId | None:
-    """The id of a request of which only the ends are known; clients write it first or last."""
+    """The id of a request of which only the start and end are known; clients write the id first or last."""
     ends = [_HEAD.match(line.head), _TAIL.search(line.tail)]
     found = next((found for end in ends if end is not None and (found := _ID.search(end.group())) is not None), None)
     if found is None:

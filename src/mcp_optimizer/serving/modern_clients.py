@@ -1,7 +1,7 @@
-"""Which requests of modern clients are right, by what they say beside their arguments, and what then answers them.
+"""Validates what modern clients send beside their arguments, and provides the SDK runner that answers them.
 
-Remembers what calls said before, on pipes and over HTTP, so that the SDK need not look at it again: a client says
-nearly always the same of itself. Nothing is kept with a modern connection, so calls that say the same share one.
+Caches each combination of headers, tool name and `_meta` that the SDK has validated, on pipes and over HTTP: a client
+nearly always repeats it. A modern connection holds no state, so calls with the same combination share one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _PARAM = MCP_PARAM_HEADER_PREFIX.lower().encode()
 _PROGRESS = "progressToken"
 
 _KNOWN = 64
-"""Connections that are kept, by what calls say beside their arguments."""
+"""Number of connections to keep, one for each combination."""
 _USUAL = 2_000
-"""Bytes of what a call says beside its arguments."""
+"""Maximum bytes of a combination that is cached."""
 
 Runner = ServerRunner[Any]
 SchemaOf = Callable[[str], Mapping[str, Any] | None]
@@ -47,17 +47,17 @@ _Said = tuple[bytes | None, bytes | None, bytes | None, Any, Any]
 
 
 class ModernClients:
-    """Answers the requests of modern clients, each of which says by itself who calls."""
+    """Answers the requests of modern clients, each of which carries its client's introduction."""
 
     def __init__(self, server: Server[Any], lifespan: Any, outbound: Outbound | None = None) -> None:
-        """`outbound`: for what belongs to no request, where there is a way for that."""
+        """`outbound`: for messages outside of requests, if the transport can send them."""
         self._server = server
         self._lifespan = lifespan
         self._outbound = outbound
         self._schema_of = server.get_tool_input_schema
         self._known = lru_cache(maxsize=_KNOWN)(self._read)
         self._last: tuple[_Said, Runner] | None = None
-        """What the last call said, as it was read: comparing it is quicker than writing it."""
+        """The last call's combination as parsed: comparing it is quicker than serializing it."""
         self._notified = self._runner(Connection.from_envelope(LATEST_MODERN_VERSION, None, None, **self._channel))
 
     async def answer(
@@ -67,7 +67,7 @@ class ModernClients:
         return await self._right(method, params or {}, None).on_request(context, method, params)
 
     def over_http(self, fields: Fields) -> OnRequest:
-        """What answers a request with these header fields."""
+        """The handler for a request with these header fields."""
 
         def answer(
             context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
@@ -82,7 +82,7 @@ class ModernClients:
         await self._notified.on_notify(context, method, params)
 
     def connection(self, method: str, params: Mapping[str, Any], fields: Fields | None = None) -> Connection:
-        """On which a request is answered; raises MCPError for one that is wrong."""
+        """The connection for a request; raises MCPError if the request is invalid."""
         return self._right(method, params, fields).connection
 
     def _right(self, method: str, params: Mapping[str, Any], fields: Fields | None) -> Runner:
@@ -91,7 +91,7 @@ class ModernClients:
         # Over HTTP, a header must repeat the name.
         name, meta = params.get("name") if fields is not None else None, params.get("_meta")
         if isinstance(meta, dict) and _PROGRESS in meta:
-            # Another one in each call, and it may be long.
+            # Differs in each call, and may be long.
             meta = {key: value for key, value in meta.items() if key != _PROGRESS}
         given = fields or {}
         said = (given.get(_VERSION), given.get(_METHOD), given.get(_NAME), name, meta)
@@ -136,10 +136,10 @@ class ModernClients:
         return ServerRunner(self._server, connection, self._lifespan)
 
     def _check_arguments(self, params: Mapping[str, Any], fields: Fields) -> None:
-        """Headers that repeat arguments must be right."""
+        """Check that headers that repeat arguments match them."""
         name, arguments = params.get("name"), params.get("arguments") or {}
         if self._schema_of is None or not isinstance(name, str) or not isinstance(arguments, dict):
-            # The gate has something to say about it.
+            # The gate reports this error.
             return
         if not arguments and not any(field.startswith(_PARAM) for field in fields):
             return

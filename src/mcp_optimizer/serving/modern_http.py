@@ -1,7 +1,7 @@
-"""Requests of modern clients over HTTP: each says by itself who calls, and is answered in the task of its HTTP request.
+"""Answers modern clients over HTTP: each request introduces its client and is answered in its own HTTP task.
 
-One JSON body if there is nothing else to tell, a stream from the first notification on. After a moment it is watched
-whether the client is still there; a request ends with its client. Called by the gate.
+The response is one JSON body, or a stream from the first notification on. After a fraction of a second, the connection
+is watched: a request ends when its client leaves. Called by the gate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mcp_optimizer.serving.relay.head import Fields
 logger = logging.getLogger(__name__)
 
 _MOMENT = 0.25
-"""Seconds, at most twice as many, after which it is watched whether the client of a request is still there."""
+"""Seconds, at most twice as many, after which a request's connection is watched for its client leaving."""
 
 _NO_REQUEST = "Body must be a single JSON-RPC request or notification object"
 
@@ -49,7 +49,7 @@ class ModernHttp:
         self.tasks = BackgroundTasks(logger, "A client that left is not noticed")
 
     def serve(self, clients: ModernClients) -> None:
-        """The server's lifespan has begun."""
+        """Start answering, because the server's lifespan has begun."""
         self._clients = clients
 
     @property
@@ -68,12 +68,12 @@ class ModernHttp:
             await _acknowledged(request, message)(request.scope, receive, send)
 
     async def other(self, request: Request, receive: Receive, send: Send) -> None:
-        """There are only requests in this era."""
+        """Refuse any other method: this era uses only POST."""
         await Response(status_code=405, headers={"Allow": "POST"})(request.scope, receive, send)
 
 
 def _acknowledged(request: Request, message: JSONRPCMessage) -> Response:
-    """A notification is taken and dropped: a client cancels a request by leaving it. No answer can be meant."""
+    """Drop a notification: a client cancels a request by leaving it. An answer to a question is refused."""
     if not isinstance(message, JSONRPCNotification):
         return refusal(400, _NO_REQUEST)
     revision = request.headers.get(MCP_PROTOCOL_VERSION_HEADER, "")
@@ -89,7 +89,7 @@ def _status(code: int) -> int:
 class _Exchange:
     """One request, and the way back to its client."""
 
-    # Few requests change any of these.
+    # Class defaults, because few requests change any of these.
     _has_left = False
     _watching: asyncio.Task[None] | None = None
     _is_stream = False
@@ -124,7 +124,7 @@ class _Exchange:
                 await send_json(send, message, _status(outcome.code) if isinstance(outcome, ErrorData) else 200)
         except asyncio.CancelledError:
             if not self._has_left or answering.uncancel():
-                # It is ended for another reason.
+                # The task was cancelled for another reason.
                 raise
         finally:
             self._send = None
@@ -151,7 +151,7 @@ class _Exchange:
     async def drained(self) -> None:
         waiting, self._waiting = self._waiting or [], []
         await self._write([part for message in waiting for part in event(message)])
-        # Sending need not wait for anything, and others want their turn.
+        # Sending may never wait, so this lets other tasks run.
         await asyncio.sleep(0)
 
     async def _write(self, parts: Iterable[bytes]) -> None:

@@ -1,6 +1,6 @@
-"""What clients that need a token are told: a description of the gateway (RFC 9728), and the scopes that a call needs.
+"""Tells clients which token they need: describes the gateway (RFC 9728) and the scopes that a call needs.
 
-The description is for every web page: Host is checked, because it is repeated there; Origin is not.
+The description is open to every web page: Host is checked, because it is repeated there; Origin is not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PREFLIGHT = {
 
 
 def metadata_routes(door: Door, hosts: TransportSecuritySettings) -> list[Route]:
-    """The well-known address for `/mcp`, and the one without a path, where some clients look."""
+    """The well-known address for `/mcp`, and the one without a path, which some clients use."""
     check = TransportSecurityMiddleware(hosts.model_copy(update={"allowed_origins": []}))
 
     async def described(request: Request) -> Response:
@@ -50,13 +50,13 @@ def metadata_routes(door: Door, hosts: TransportSecuritySettings) -> list[Route]
 
 
 _LONGEST = 10_000
-"""Characters of a name that is looked up."""
+"""Maximum characters of a name that is looked up."""
 
 ScopesFor = Callable[[Principal, Risk], Sequence[str]]
 
 
 class StepUp:
-    """The scopes of calls, by the class of the tool; everything else only reads."""
+    """The scopes that a call needs, by its tool's risk class; all other requests only read."""
 
     def __init__(self, gateway: Gateway, scopes_for: ScopesFor, *, transparent: bool) -> None:
         self._gateway = gateway
@@ -85,5 +85,5 @@ class StepUp:
                 return Risk.READ
         if not isinstance(name, str):
             return Risk.READ
-        # What cannot be found out here is found out when the tool is called, which needs the scopes as well.
+        # If the class cannot be determined here, the check during the call itself still requires the scopes.
         return self._gateway.permissions.risk_of(self._gateway.snapshot, name, server or None, caller)

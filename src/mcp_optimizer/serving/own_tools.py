@@ -1,4 +1,4 @@
-"""What the gateway's own tools do, with the arguments as models write them. Called by `server`; knows no SDK type."""
+"""Implements the gateway's own tools, with arguments as models write them. Called by `server`; knows no SDK type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp_optimizer.limits import Limits
 from mcp_optimizer.serving.client_habits import conversation_of, find_reply, list_reply
 
 if TYPE_CHECKING:
-    # Loaded only where scripts are on.
+    # Loaded only if scripts are on.
     from mcp_optimizer.scripts.runner import ScriptRunner
 import contextlib
 
@@ -25,7 +25,7 @@ OwnTool = Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]
 
 
 class OwnTools:
-    """The gateway's own tools. `detail`: how find_tool shows tools if not told."""
+    """The gateway's own tools. `detail`: how find_tool shows tools by default."""
 
     def __init__(self, gateway: Gateway, limits: Limits, detail: Detail, scripts: ScriptRunner | None = None) -> None:
         self._gateway = gateway
@@ -34,7 +34,7 @@ class OwnTools:
         self._scripts = scripts
 
     def by_name(self, *, split_calls: bool) -> dict[str, OwnTool]:
-        """The tools that clients have."""
+        """The handlers of the tools that clients get, by name."""
         own: dict[str, OwnTool] = {
             "find_tool": self._find_tool,
             "call_tool": self._call_tool,
@@ -72,7 +72,7 @@ class OwnTools:
     async def _list_tools(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         server, offset = self._text(arguments, "server") or None, number_in(arguments, "offset") or 0
         self._gateway.permissions.take_turn(caller)
-        # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
+        # In a thread: a page has a hundred definitions to unpack, and their tokens to count.
         page = await asyncio.to_thread(self._gateway.list_tools, server, offset, caller)
         return list_reply(page)
 
@@ -110,7 +110,7 @@ class OwnTools:
         longest = max(self._limits.script_characters, self._limits.own_text)
         script = text_in(arguments, "script", longest, required=True, between="\n")
         if not any(answer in caller.passed_on for answer in ANSWERS):
-            # An answer to a question of a script only continues it.
+            # An answer to a script's question only continues the script.
             self._gateway.permissions.take_turn(caller)
         return await self._scripts.run(script, caller, may_change=names_in(arguments, "may_change", self._limits))
 
@@ -119,7 +119,7 @@ _FARTHEST = 2**62
 
 
 def text_in(arguments: Mapping[str, Any], key: str, most: int, *, required: bool, between: str) -> str:
-    """A text, of at most so many characters; several are joined."""
+    """A text of at most `most` characters; a list of texts is joined."""
     value = arguments.get(key)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = between.join(value)
@@ -133,7 +133,7 @@ def text_in(arguments: Mapping[str, Any], key: str, most: int, *, required: bool
 
 
 def number_in(arguments: Mapping[str, Any], key: str) -> int | None:
-    """A whole number, or None if there is none."""
+    """A whole number, or None if it is missing."""
     value = arguments.get(key)
     if isinstance(value, str):
         with contextlib.suppress(ValueError):

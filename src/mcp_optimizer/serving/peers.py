@@ -1,7 +1,7 @@
-"""The other gateways of an installation: who lives, and where each is reached. This one says that it lives, too.
+"""Tracks the other gateways of an installation: which are alive, and their addresses. Announces this one, too.
 
-Kept in the database that they share. While it cannot be read, those that were known are. Called by what forwards
-requests to other gateways, which also have their HTTP client here; knows no messages.
+Kept in the database that they share. While it cannot be read, the last known gateways are used. Called by `forwarding`.
+Also contains the HTTP client for other gateways; knows no messages.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from mcp_optimizer.runtime.signatures import Signatures
 logger = logging.getLogger(__name__)
 
 _BEAT = 10.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 
 _SILENT_MS = 45_000
-"""Milliseconds without a sign of life after which a gateway counts as gone."""
+"""Milliseconds without a heartbeat after which a gateway counts as gone."""
 
 _PATIENCE = 1.0
 _READ_AGAIN = 1.0
-"""Seconds between two reads, whatever names of gateways clients send."""
+"""Minimum seconds between two reads, however many unknown gateways clients name."""
 
 _LAST_WORDS = 2.0
 
 
 class Peers:
-    """The gateways on one database, `own` being the id of this one. `stored` returns the database once it is open."""
+    """The gateways on one database. `own`: the id of this one; `stored` returns the database once it is open."""
 
     def __init__(self, own: str, version: str, stored: Callable[[], Awaitable[GatewayRows | None]]) -> None:
         self.own = own
@@ -61,12 +61,12 @@ class Peers:
         self._tasks = BackgroundTasks(logger, "Other gateways are not told any more that this one lives")
 
     def join(self, address: str) -> None:
-        """Say from now on that this gateway lives, and is reached at this address."""
+        """Announce this gateway and its address from now on."""
         one = PeerGateway(self.own, address, self._version, _now())
         self._tasks.spawn(self._beating(one), name="sign of life")
 
     async def leave(self) -> None:
-        """This gateway stops."""
+        """Withdraw this gateway, because it stops."""
         await self._tasks.close()
         if not self._is_written:
             return
@@ -78,13 +78,13 @@ class Peers:
             logger.debug("Other gateways were not told that this one stops: %s", error)
 
     async def address(self, gateway: str) -> str:
-        """Where a gateway is reached; empty if it is not known to live."""
+        """The address of a gateway; empty if it is not known to be alive."""
         if gateway not in self._known:
             await self._read()
         return self._known.get(gateway, "")
 
     async def others(self) -> Mapping[str, str]:
-        """The addresses of all others, by their ids."""
+        """The addresses of all other gateways, by id."""
         await self._read()
         return {name: address for name, address in self._known.items() if name != self.own}
 
@@ -118,10 +118,10 @@ def _now() -> int:
 
 HEADER = "mcp-optimizer-forwarded"
 FORWARDED_KEY = "mcp_optimizer.forwarded"
-"""The key under which a request that another gateway passed on carries what was told of it."""
+"""The scope key of a forwarded request for the other gateway's statement about it."""
 
 _SECONDS = 60
-"""For which a request may be under way; clocks of two machines differ."""
+"""Seconds that a request may be in transit; the clocks of two machines differ."""
 
 _LONGEST = 8_000
 _FORWARDED, _AS_GATEWAY = "forwarded", "gateway"
@@ -130,10 +130,10 @@ PROOF_PATH = "/gateway-proof"
 
 _CONNECT = 1.0
 _PROOF = 1.5
-"""Seconds until a gateway has proved who it is."""
+"""Seconds that a gateway has to prove its identity."""
 
 _LOOK_AGAIN = 3.0
-"""Seconds between two such proofs while an answer is waited for."""
+"""Seconds between two such proofs while an answer is awaited."""
 
 _WRITE = 30.0
 _LONGEST_PROOF = 1_000
@@ -142,7 +142,7 @@ _OF_CONNECTION = frozenset(
     f"connection keep-alive proxy-connection transfer-encoding te trailer upgrade expect content-length date server "
     f"{HEADER}".encode().split()
 )
-"""Headers that are about one connection, or that each gateway writes itself."""
+"""Headers that concern one connection, or that each gateway writes itself."""
 
 _FAILURES = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, TimeoutError, ValueError)
 
@@ -158,7 +158,7 @@ class Passed:
 
 
 class PeerClient:
-    """Reaches other gateways. Nobody's proxy settings apply: they are neighbours."""
+    """Reaches other gateways. Ignores proxy settings: the gateways are neighbours."""
 
     def __init__(self, headers: ForwardedHeaders) -> None:
         self._headers = headers
@@ -171,7 +171,7 @@ class PeerClient:
             await self._client.aclose()
 
     async def is_there(self, gateway: str, address: str) -> bool:
-        """Whether this gateway, in this life, answers at this address now."""
+        """Whether this gateway, in its current process, answers at this address now."""
         asked = secrets.token_urlsafe(16)
         try:
             async with (
@@ -186,8 +186,8 @@ class PeerClient:
     async def carry(
         self, gateway: str, address: str, request: Passed, header: str, receive: Receive, send: Send, *, all_of: bool
     ) -> bool:
-        """Pass a request on and its answer back, until its client leaves. False: the other gateway did not take it,
-        and nothing was sent. `all_of`: any answer counts, and not only that the message was accepted.
+        """Forward a request and pass its answer back, until its client leaves. False: the other gateway did not take
+        it, and nothing was sent. `all_of`: any answer counts, not only acceptance of the message.
         """
         answer = _Answer(send, all_of=all_of)
         carrying = self._tasks.spawn(self._exchange(address, request, header, answer))
@@ -202,7 +202,7 @@ class PeerClient:
         return answer.has_begun or client_left
 
     async def tell(self, gateway: str, address: str, request: Passed, header: str) -> None:
-        """Pass on what has no answer; nobody is told whether it arrived."""
+        """Forward a message that has no answer; whether it arrived is not reported."""
         if await self.is_there(gateway, address):
             try:
                 async with asyncio.timeout(_WRITE), self._sent(address, request, header):
@@ -228,7 +228,7 @@ class PeerClient:
         )
 
     async def _until_silent(self, gateway: str, address: str) -> str:
-        """Returns when the other gateway does not answer any more. It may be stopped, with its connections open."""
+        """Returns when the other gateway no longer answers. It may hang with its connections open."""
         while True:
             await asyncio.sleep(_LOOK_AGAIN)
             if not await self.is_there(gateway, address) and not await self.is_there(gateway, address):
@@ -251,7 +251,7 @@ class _Answer:
         self.has_begun = False
 
     def takes(self, status: int) -> bool:
-        """503: it stops. Of what has no answer of its own, only that it was accepted is worth telling."""
+        """Whether to pass this answer back. 503: the gateway stops. For a message with none, only acceptance counts."""
         return status != 503 if self._all_of else status < 300
 
     async def begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -270,7 +270,7 @@ def _between(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
 
 
 async def _left(receive: Receive) -> str:
-    """Returns when the client leaves; its whole body was read."""
+    """Returns when the client leaves; its body has already been read."""
     message: Message = {"type": ""}
     while message["type"] != "http.disconnect":
         message = await receive()
@@ -292,11 +292,11 @@ class Forwarded:
 
     to: str
     principal: str
-    """The id of the caller, as the other gateway verified it."""
+    """The id of the caller, as verified by the other gateway."""
     resource: str
-    """The address that the client used; tokens are for that one."""
+    """The address that the client used, which its token is for."""
     digest: str
-    """Of the body."""
+    """The digest of the body."""
     until: int
 
     def is_about(self, body: bytes | bytearray, principal: str) -> bool:
@@ -308,7 +308,7 @@ def digest(body: bytes | bytearray) -> str:
 
 
 class ForwardedHeaders:
-    """Writes and reads them, as the gateway `own`."""
+    """Writes and reads the headers of forwarded requests, as the gateway `own`."""
 
     def __init__(self, own: str, signatures: Signatures, clock: Callable[[], float] = time.time) -> None:
         self.own = own
@@ -322,19 +322,19 @@ class ForwardedHeaders:
         return f"{text}.{await self._signatures.sign(_FORWARDED, text)}"
 
     async def read(self, header: str) -> Forwarded | None:
-        """What another gateway told; None for anything else, which counts as if it were not there."""
+        """The statement in another gateway's header; None for an invalid header, which counts as missing."""
         text, _, signature = header.rpartition(".")
         if len(header) > _LONGEST or not await self._signatures.is_ours(_FORWARDED, text, signature):
             return None
         try:
             told = Forwarded(**json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))))
         except (binascii.Error, ValueError, TypeError):
-            # Of a version that says something else.
+            # Written by a version with other fields.
             return None
         return told if told.to == self.own and told.until > self._clock() else None
 
     async def proof(self, asked: str, gateway: str) -> str:
-        """What only this gateway, or another on the same database, can answer to a random question."""
+        """The answer to a random challenge that only this gateway, or another one on the same database, can give."""
         return await self._signatures.sign(_AS_GATEWAY, f"{gateway}\0{asked}")
 
     async def is_proof(self, answer: object, asked: str, gateway: str) -> bool:

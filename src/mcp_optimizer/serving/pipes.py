@@ -1,6 +1,6 @@
-"""The gateway's own stdin and stdout as the event loop reads and writes them, if both are pipes or sockets.
+"""Opens the gateway's own stdin and stdout for the event loop, if both are pipes or sockets.
 
-Opened before the rest of the gateway is loaded, so it imports nothing that takes time. Knows no messages.
+Opened before the rest of the gateway is loaded, so it imports nothing slow. Knows no messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mcp_optimizer.runtime.line_reader import LineReader
 
 CHUNK = 256 * 1024
-"""Bytes that are read at a time; of twice as many unread ones, no more are taken from the pipe."""
+"""Bytes per read; above twice as many unread bytes, reading from the pipe pauses."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Pipes:
 
 
 def has_pipes() -> bool:
-    """Whether stdin and stdout can be opened here, which is how clients start a server."""
+    """Whether stdin and stdout can be opened here; they can if a client started the process as a server."""
     return sys.platform != "win32" and _is_pipe(0) and _is_pipe(1)
 
 
@@ -44,14 +44,14 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 async def own_pipes() -> Pipes:
-    """Those of the process. From now on, an accidental print goes to stderr and not into the protocol."""
+    """Opens the pipes of the process. From now on, an accidental print goes to stderr and not into the protocol."""
     stdin, stdout = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     return await open_pipes(stdin, stdout)
 
 
 async def open_pipes(stdin: int, stdout: int) -> Pipes:
-    """From two descriptors, which are closed with the pipes."""
+    """Opens pipes from two descriptors, which are closed with the pipes."""
     loop = asyncio.get_running_loop()
     reader = LineReader(CHUNK)
     source, sink = os.fdopen(stdin, "rb", 0), os.fdopen(stdout, "wb", 0)

@@ -1,6 +1,6 @@
-"""Reads the bodies of requests: each within a time and a size, all large ones together within what they may take.
+"""Reads request bodies: each within a time and a size, and all large ones together within a shared memory limit.
 
-One caller's bodies take half of the room for all. Called by the gate.
+One caller's bodies may take half of that. Called by the gate.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from mcp_optimizer.runtime.loop_timers import Deadline, SlowTimer
 from mcp_optimizer.serving.gate import Gate, Refused
 
 WHOLE_KEY = "mcp_optimizer.whole"
-"""The key that a request carries once all of it has arrived."""
+"""The scope key that marks a request whose body has completely arrived."""
 
 _MOMENT = 0.25
-"""Seconds in which nearly every body arrives that is not there at once."""
+"""Seconds within which nearly every body arrives that is not there at once."""
 
 _DISCARDING = 5.0
-"""Seconds for reading, and forgetting, the rest of a body that is too large."""
+"""Seconds for reading and discarding the rest of a body that is too large."""
 
 
 class RequestBodies:
-    """Reads within the limits of a gate."""
+    """Reads bodies within the limits of a gate."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -40,7 +40,7 @@ class RequestBodies:
 
     def read(self, scope: Scope, receive: Receive, held: HeldBody) -> Awaitable[bytearray | None]:
         """The complete body; None if the client left."""
-        # Nearly always all of it is there, and there is nothing to wait for.
+        # Nearly always the whole body is there, and nothing has to wait.
         return self._received(receive, held) if WHOLE_KEY in scope else self._in_time(receive, held)
 
     async def _in_time(self, receive: Receive, held: HeldBody) -> bytearray | None:
@@ -78,17 +78,17 @@ async def _discard(receive: Receive) -> None:
 
 
 RETRY_AFTER = 1
-"""Seconds after which somebody who was refused for want of room should try again."""
+"""Seconds after which a caller that was refused for lack of room should try again."""
 
 _FREE = 16_000
-"""Bytes of each body that are not counted, so ordinary requests are always accepted."""
+"""Bytes of each body that are not counted, so that ordinary requests are always accepted."""
 
 _AT_ONCE = 4
 """Bodies of the maximum size that may be read at the same time, half of them one caller's."""
 
 
 class RoomForBodies:
-    """What all bodies take together."""
+    """The room that all bodies take together."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -109,7 +109,7 @@ class RoomForBodies:
 
 
 class HeldBody:
-    """What one body takes of the room that all large bodies share."""
+    """The part of the shared room that one body takes."""
 
     def __init__(self, room: RoomForBodies, caller: str) -> None:
         self._room = room

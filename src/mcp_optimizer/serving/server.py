@@ -55,14 +55,14 @@ from mcp_optimizer.serving.relay.wire import as_mcp_error, as_tool_result, for_e
 from mcp_optimizer.serving.tracing import WhenTraced
 
 if TYPE_CHECKING:
-    # Loaded only where scripts are on.
+    # Loaded only if scripts are on.
     from mcp_optimizer.scripts.runner import ScriptRunner
 
 _DESCRIBED = CALLING | {"read_result", "run_script"}
 """Own tools whose results already report their cost."""
 
 _GREETINGS = frozenset({"initialize", "server/discover"})
-"""What is answered with instructions."""
+"""Methods whose results include the instructions."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ServerOptions:
     native: bool = False
     """Whether clients get all tools, compressed, and search among them themselves."""
     split_calls: bool | None = False
-    """Whether calls of tools that only read have a tool of their own; None: for clients that ask by tool."""
+    """Whether read-only tools are called through a separate tool; None: for clients that ask for permission by tool."""
     scripts: ScriptMode = ScriptMode.OFF
     """Whether clients get run_script, and what scripts may call."""
 
@@ -104,8 +104,8 @@ def build_server(
     scripts: ScriptRunner | None = None,
     signposts: Signposts | None = None,
 ) -> Server[Any]:
-    """An MCP server in front of the gateway, for any number of clients. `scripts` runs them, if clients get that;
-    `signposts` say what is behind it, if they are told.
+    """An MCP server in front of the gateway, for any number of clients. `scripts` runs scripts, if clients get
+    run_script; `signposts` describe the servers behind the gateway, if clients get that.
     """
     options = options or ServerOptions()
     gate = gate or Gate(DEFAULT_LIMITS)
@@ -128,7 +128,7 @@ def build_server(
         server.add_request_handler(method, params, _never)
     own = OwnTools(gateway, gate.limits, options.detail, scripts).by_name(split_calls=options.split_calls is not False)
     answers = _Answers(gateway, server, options, refresher, relay, accounts, own, signposts)
-    # The SDK's own middlewares make spans.
+    # The SDK's own middlewares create spans.
     server.middleware[:] = [WhenTraced(middleware) for middleware in server.middleware]
     server.middleware += [gate.check, relay.middleware(answers.server_info), answers]
     return server
@@ -161,7 +161,7 @@ class _Answers:
         self._accounting = accounts.answering if accounts is not None else AccountedAnswer
         self._own = own
         self._signposts = signposts
-        # Made once: the SDK copies it each time, and it never changes.
+        # Computed once: the SDK copies it each time, and it never changes.
         self.server_info = lru_cache(lambda: server.server_info_stamp)
 
     def __call__(self, ctx: Context, call_next: CallNext) -> Coroutine[Any, Any, HandlerResult]:
@@ -197,11 +197,11 @@ class _Answers:
             options = self._options
             split = splits_calls(habits_of(caller.client), options.split_calls)
             own = own_tools(split_calls=split, scripts=options.scripts, native=options.native)
-            # What is said to the client alone, no model pays for.
+            # Text for the client alone costs the model nothing, so it is not counted.
             tools = [*signpost.on(own), *registered]
             listed = {"tools": [*signpost.on(own, habits_of(caller.client)), *registered]}
             ttl_ms = signpost.ttl_ms if profile is None else CHANGING_TTL_MS
-            # Our own tools are the same for everybody, or for every client of a kind; others may depend on who asks.
+            # Our own tools are the same for all clients, or all of one kind; registered tools may depend on the caller.
             scope = "private" if registered else signpost.scope
             answer = self._for_era(listed, version, ttl_ms=ttl_ms, scope=scope)
         if self._accounts is not None:
@@ -212,7 +212,7 @@ class _Answers:
         return answer
 
     def _caller(self, ctx: Context) -> Caller:
-        """Who makes a request, narrowed to servers that exist for it."""
+        """The caller of a request, narrowed to servers that exist for it."""
         caller = self._relay.clients.caller(ctx)
         if caller.narrowed is None:
             return caller
@@ -223,7 +223,7 @@ class _Answers:
         return caller
 
     def _profile(self, ctx: Context, caller: Caller) -> ProfileName | None:
-        """That of the caller's key or token, requested by URL, set for the client's name, or the default."""
+        """The profile of the caller's key or token, else of the URL, else of the client's name, else the default."""
         if caller.principal.profile is not None:
             return read_profile(caller.principal.profile)
         if is_http(ctx.request) and (asked := ctx.request.query_params.get("profile")):
@@ -246,7 +246,7 @@ class _Answers:
         return Presentation(dialect_for(habits, self._options.dialect), habits.shows_titles)
 
     async def _promote(self, ctx: Context, result: Mapping[str, Any], caller: Caller) -> None:
-        """After its first use, a tool of the next profile is registered, and listening clients are notified."""
+        """Register a tool of the next profile after its first use, and notify listening clients."""
         profile = self._profile(ctx, caller)
         called = (result.get("_meta") or {}).get(TOOL_META_KEY)
         if profile is None or self._refresher is None or not called or not habits_of(caller.client).asks_again:
@@ -273,13 +273,13 @@ class _Answers:
         caller: Caller,
         account: AccountedAnswer,
     ) -> dict[str, Any]:
-        """The result of a call, or its failure as a model can use it."""
+        """The result of a call, or its failure in a form that a model can use."""
         started, added = time.perf_counter(), habits_of(caller.client).added_arguments
         try:
             if self._options.transparent:
                 return await self._gateway.pass_on(name, (ctx.params or {}).get("arguments"), caller, added)
             if (own := self._own.get(name)) is None:
-                # Registered directly, or returned by find_tool and called by its own name.
+                # A tool registered directly, or returned by find_tool and called by its own name.
                 return await self._gateway.call(name, arguments, caller=caller, added=added)
             result = await own(without(added, arguments) if added else arguments, caller)
             if name in CALLING:

@@ -1,7 +1,7 @@
-"""Session ids that any gateway of an installation can open a session from: signed, with what the client said of itself.
+"""Signed session ids, with the client's introduction, from which any gateway of an installation can open the session.
 
-An id is bound to its caller: signed together with the principal's id, so that for anybody else it is no id at all.
-Called by the sessions over HTTP; knows no transport.
+An id is bound to its caller: the principal's id is signed with it, so it is invalid for any other caller. Called by the
+sessions over HTTP; knows no transport.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from mcp_optimizer.runtime.signatures import Signatures
 
 SESSION_DAYS: Final = 90
-"""How long after its beginning another gateway opens a session again."""
+"""Days after its beginning during which another gateway can open a session again."""
 
 LONGEST_ID: Final = 3_000
-"""Characters of an id: it comes with every request, and load balancers bound the headers of one."""
+"""Maximum characters of an id: every request carries it, and load balancers limit the size of headers."""
 
 _PURPOSE = "session"
 _MARK = "s1"
 _DAY = 86_400
 _LEFT_OUT_FIRST = ("experimental", "extensions")
-"""Capabilities that can have any size; an id that gets too long has none of them."""
+"""Capabilities that can have any size; they are dropped if an id gets too long."""
 _LARGEST_HELLO = 200_000
 _SHOWN_VERSION = 64
 
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a client said of itself in `initialize`."""
+    """A client's introduction in `initialize`."""
 
     revision: str
     name: str
@@ -46,7 +46,7 @@ class Introduction:
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Introduction:
-        """From the parameters of `initialize`, whatever they are: the SDK checks them."""
+        """Builds it from the parameters of `initialize`, whatever they are: the SDK checks them."""
         info, declared = params.get("clientInfo"), params.get("capabilities")
         known = info if isinstance(info, Mapping) else {}
         asked = params.get("protocolVersion")
@@ -60,7 +60,7 @@ class Introduction:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The parameters of the same `initialize` once more."""
+        """Parameters for repeating the same `initialize`."""
         info = {"name": self.name, "version": self.version}
         return {"protocolVersion": self.revision, "clientInfo": info, "capabilities": dict(self.capabilities)}
 
@@ -73,11 +73,11 @@ class SessionIds:
         self._clock = clock
 
     def is_unreadable_now(self, session_id: str) -> bool:
-        """Whether an id that means nothing now may be another gateway's: nobody knows before the key is read."""
+        """Whether an unrecognized id may be another gateway's: that is unknown until the signing key is loaded."""
         return self._signatures.is_waiting and session_id.startswith(f"{_MARK}.") and len(session_id) <= LONGEST_ID
 
     async def new(self, introduction: Introduction, principal: str) -> str:
-        """An id for the session that this caller begins; empty if what it said of itself is too long for one."""
+        """An id for the session that this caller begins; empty if its introduction is too long for one."""
         for said in _shorter_and_shorter(introduction):
             beginning = f"{_MARK}.{_packed(said, round(self._clock()))}"
             made = f"{beginning}.{await self._signatures.sign(_PURPOSE, _signed(beginning, principal))}"
@@ -86,7 +86,7 @@ class SessionIds:
         return ""
 
     async def read(self, session_id: str, principal: str) -> Introduction | None:
-        """What the caller said when it began this session; None for an id that is not ours, not its own, or expired."""
+        """The introduction that began this session; None if the id is not ours, not the caller's, or expired."""
         beginning, _, signature = session_id.rpartition(".")
         if len(session_id) > LONGEST_ID or not beginning.startswith(f"{_MARK}."):
             return None
@@ -118,7 +118,7 @@ def _packed(said: Introduction, began: int) -> str:
 
 
 def _unpacked(text: str) -> tuple[Introduction, int]:
-    """Of what a gateway signed, so that it can be read."""
+    """Unpacks text that a gateway signed, so it is known to be readable."""
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         plain = zlib.decompressobj().decompress(packed, _LARGEST_HELLO)

@@ -1,8 +1,8 @@
-"""The legacy sessions over HTTP: who began them, how many there are, when they end, and which request goes to which.
+"""The legacy sessions over HTTP: their owners, number and ends, and which request belongs to which.
 
-Any gateway of an installation opens a session that it does not know from its id, which tells what the client said when
-it began (`session_ids.py`): the handshake is made again, here, without the client. What a session was told in between
-is not in its id: subscriptions, the log level, streams that were open. Called by the gate.
+Any gateway of an installation can open an unknown session from its id, which contains the client's introduction
+(`session_ids.py`): the handshake is repeated here, without the client. The id does not contain later state:
+subscriptions, the log level, open streams. Called by the gate.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _MOMENT = 0.25
 _UNUSED = 60.0
 """Seconds after which an unused session ends: its client left before it received the session."""
 _IDLE = 30 * 60.0
-"""Seconds after which a session ends that nobody uses, and on which no stream is open."""
+"""Seconds without use and without an open stream after which a session ends."""
 _LOOKS = 30.0
-"""Seconds between two looks for idle sessions."""
+"""Seconds between two checks for idle sessions."""
 
 _SESSION = MCP_SESSION_ID_HEADER.encode()
 _REVISION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _EVENT = LAST_EVENT_ID.encode()
 
 _NOT_FOUND = "Session not found"
-"""Said also of a session that is open here and another caller's: nobody learns which ids are good."""
+"""Also the response for a session of another caller that is open here, so that no caller learns which ids are valid."""
 _ELSEWHERE = (
     "This stream cannot be continued: the gateway that sent it has ended, or cannot be reached by the other ones. Call "
     "again what was not answered."
@@ -70,7 +70,7 @@ _NO_JSON = "Unsupported Media Type: Content-Type must be application/json"
 
 
 class Sessions:
-    """The sessions that are open here, in the order in which they were used last."""
+    """The sessions that are open here, least recently used first."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Sessions:
         unused: float = _UNUSED,
         idle: float = _IDLE,
     ) -> None:
-        """`mark`: what the ids of events begin with, which other gateways number too. `unused` and `idle`: seconds."""
+        """`mark`: the prefix of event ids, where other gateways number events too. `unused` and `idle`: seconds."""
         self._server = server
         self._lifespan: Any = None
         self._most = limits.sessions
@@ -119,7 +119,7 @@ class Sessions:
         self._looks.spawn(self._end_idle())
 
     async def close(self) -> None:
-        """All sessions end, with what is in progress."""
+        """End all sessions, with their requests in progress."""
         await self._looks.close()
         for session in list(self._open.values()):
             self._discard(session)
@@ -130,7 +130,7 @@ class Sessions:
     async def post(
         self, request: Request, message: JSONRPCMessage, fields: Fields, receive: Receive, send: Send
     ) -> None:
-        """A message: of a session, or the one that begins a session."""
+        """Handle a message of a session, or the one that begins a session."""
         if (found := await self._found(request, fields)) is None and _SESSION not in fields:
             await self._begin(request, message, fields, receive, send)
         elif isinstance(found, Response):
@@ -140,7 +140,7 @@ class Sessions:
                 await self._answer(found, request, message, fields, receive, send)
 
     async def other(self, request: Request, receive: Receive, send: Send) -> None:
-        """A stream that is opened or asked for again, and the end of a session."""
+        """Open or resume a stream, or end a session."""
         fields, method = fields_of(request.scope), request.method
         if method not in ("GET", "DELETE"):
             response: Response | None = refusal(405, _NOT_ALLOWED, headers={"Allow": "GET, POST, DELETE"})
@@ -166,14 +166,14 @@ class Sessions:
         if isinstance(message, JSONRPCRequest):
             await session.answer(request, message, _revision(message, fields), receive, send)
             return
-        # Before its client knows, and sends what must come after it.
+        # Handled before its client is informed and sends messages that must come after it.
         session.take(message, request)
         await Response(status_code=202, headers=_named(session))(request.scope, receive, send)
 
     async def _begin(
         self, request: Request, message: JSONRPCMessage, fields: Fields, receive: Receive, send: Send
     ) -> None:
-        """With `initialize` a session begins, under an id that tells what it said."""
+        """Begin a session with `initialize`, under an id that contains the client's introduction."""
         session: Session | None = None
         if (refused := _unacceptable(fields)) is None:
             is_hello = isinstance(message, JSONRPCRequest) and message.method == "initialize"
@@ -208,7 +208,7 @@ class Sessions:
         return None
 
     async def _delete(self, request: Request, fields: Fields) -> Response:
-        """Its client ends a session."""
+        """End a session for its client."""
         name = fields[_SESSION].decode("latin-1")
         found = await self._found(request, fields)
         if not isinstance(found, Session):
@@ -224,7 +224,7 @@ class Sessions:
         return Response(status_code=200, headers={**_named(found), "content-type": "application/json"})
 
     async def _found(self, request: Request, fields: Fields) -> Session | Response | None:
-        """The session that a request names, which is opened if it is not known here; or why there is none."""
+        """The session that a request names, opened if it is not known here; or the refusal."""
         if (named := fields.get(_SESSION)) is None:
             return None
         name, scope = named.decode("latin-1"), request.scope
@@ -238,16 +238,16 @@ class Sessions:
         session = self._open.get(name)
         if session is None or session.owner != _owner(scope):
             return refusal(404, _NOT_FOUND)
-        # The last in the order is the one that was used last.
+        # The most recently used session is last in the order.
         self._open[name] = self._open.pop(name)
         return session
 
     async def _open_again(self, name: str, request: Request) -> Response | None:
-        """Open a session that began at another gateway, or here in another life; why not, if that cannot be."""
+        """Open a session that began at another gateway or in an earlier process; returns a refusal if impossible."""
         said = await self._ids.read(name, _principal(request.scope).id)
         if said is None and self._ids.is_unreadable_now(name):
             return refusal(503, _UNREADABLE, INTERNAL_ERROR)
-        # What another gateway passed on is about something that began here, if anywhere.
+        # A forwarded request concerns a session that began here, if anywhere.
         if said is None or FORWARDED_KEY in request.scope or await self._ended.has(name):
             return refusal(404, _NOT_FOUND)
         if (other := self._opening.get(name)) is not None:
@@ -264,10 +264,10 @@ class Sessions:
             done.set()
         return None if name in self._open else _full()
 
-    # Room, and ends.
+    # Making room, and ending sessions.
 
     def _admitted(self, name: str, scope: Scope) -> Session | None:
-        """A new session; None if there is no room. In one turn of the event loop, so that no other takes the place."""
+        """A new session; None if there is no room. In one turn of the event loop: no other session takes the place."""
         owner = _owner(scope)
         if self.is_full and not self._make_room(name, owner):
             logger.warning("Refusing to open a new session: %d sessions are already open", self._most)
@@ -277,11 +277,11 @@ class Sessions:
         return session
 
     def _make_room(self, name: str, opener: str | None) -> bool:
-        """End a session so that another one fits, if there is one to end.
+        """End a session to make room for another, if there is one to end.
 
-        Whoever has most gives one up for a caller who has fewer: one that is not in use, if there is any. No new
-        session takes a place from a caller who has no more than its own. A session that is opened again has been there
-        before; it also takes the place of one that is not in use, of its own caller or of one who has more.
+        The caller with the most sessions gives one up for a caller with fewer, an unused one if possible. A new session
+        never takes the place of a caller that has no more sessions than its own caller. A session that is opened again
+        existed before, so it may also take the place of an unused session of its own caller or of a caller with more.
         """
         if (ended := self._given_up(name, opener)) is None:
             return False
@@ -289,7 +289,7 @@ class Sessions:
         return True
 
     def _given_up(self, name: str, opener: str | None) -> str | None:
-        """The session that is ended for one of this name, of those used least lately; None if there is none."""
+        """The session to end for one with this name, least recently used first; None if there is none."""
         owners = {name: session.owner for name, session in self._open.items()}
         held = Counter(owners.values())
         [(holder, most)] = held.most_common(1)
@@ -302,7 +302,7 @@ class Sessions:
         return next((one for one in idle if owners[one] == opener or held[owners[one]] > held[opener]), None)
 
     def _discard(self, session: Session) -> None:
-        """End a session; its name can be used for another one at once."""
+        """End a session; its name can be reused at once."""
         if self._open.get(session.name) is session:
             del self._open[session.name]
         if not session.is_ended:
@@ -313,7 +313,7 @@ class Sessions:
             self._discard(session)
 
     def _end_elsewhere(self, is_ended: Callable[[str], bool]) -> None:
-        """Another gateway got the end of sessions."""
+        """Close the sessions that were ended at another gateway."""
         for name, session in list(self._open.items()):
             if name not in self._ending_here and is_ended(name):
                 self._discard(session)
@@ -332,7 +332,7 @@ def _principal(scope: Scope) -> Principal:
 
 
 def _owner(scope: Scope) -> str | None:
-    """Whose session it is; None for everybody who is not known."""
+    """The owner of a session; None for all unverified callers."""
     principal = _principal(scope)
     return principal.id if principal.is_verified else None
 
@@ -357,7 +357,7 @@ def _header_revision(fields: Fields) -> str:
 
 
 def _revision(message: JSONRPCRequest, fields: Fields) -> str:
-    """The revision that a request is in, as its client says."""
+    """The revision of a request, as its client states it."""
     params: Mapping[str, Any] = message.params or {}
     if message.method != "initialize":
         return _header_revision(fields)

@@ -1,8 +1,8 @@
-"""Keeps what the gateway last said is behind it in a small file next to the database, so that the first requests get
-the same line before anything is loaded.
+"""Keeps the last description of the servers behind the gateway in a small file next to the database, so that the first
+requests get the same line before anything is loaded.
 
-The file is named after everything that the line depends on: with another server file, or other rules, it is another
-one. Read by `cli` before the heavy imports, so it imports nothing that takes time; written by the composition root.
+The file is named after everything that the line depends on: another server file, or other rules, use another file. Read
+by `cli` before the heavy imports, so it imports nothing slow; written by the composition root.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEPENDS_ON = {
     "scripts",
 }
 _LONGEST = 50_000
-"""Bytes of such a file."""
+"""Maximum bytes of such a file."""
 
 _LONGEST_SERVER_FILE = 1_000_000
 _MOST_NAMES = 20
@@ -42,13 +42,11 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,24}", re.ASCII)
 _LONGEST_LINE = 2_000
 
 _MOST_FILES = 32
-"""Configurations whose lines are kept, the latest."""
+"""Maximum number of configurations whose lines are kept; the latest ones stay."""
 
 
 def read_signpost(settings: Settings) -> tuple[Signpost, dict[str, tuple[str, ...]]]:
-    """What was said last, and the words of each server; where nothing was kept, or it is not ours, the names that the
-    server file has.
-    """
+    """The last line, and the words of each server; if no file of ours exists, the names from the server file."""
     if not settings.name_servers:
         return NO_SIGNPOST, {}
     names = _names(settings)
@@ -69,12 +67,12 @@ def read_signpost(settings: Settings) -> tuple[Signpost, dict[str, tuple[str, ..
 
 
 def keep_signpost(settings: Settings, signpost: Signpost, words: Mapping[str, Sequence[str]]) -> None:
-    """Keep it for the next start. Without the file, the first requests of that are answered without it."""
+    """Keep the line for the next start. If the file is missing, the first requests are answered without it."""
     path = _place(settings)
     if path is None:
         return
     text = json.dumps({"servers": signpost.servers, "words": {name: list(found) for name, found in words.items()}})
-    # The folder may be read-only, or full: nothing depends on it.
+    # The folder may be read-only or full: nothing depends on the file.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, written = tempfile.mkstemp(dir=path.parent, suffix=".new")
@@ -87,8 +85,8 @@ def keep_signpost(settings: Settings, signpost: Signpost, words: Mapping[str, Se
 
 
 def _names(settings: Settings) -> tuple[str, ...]:
-    """For the first start of all. What they are about is known when they have started; rules may hide them, unless each
-    is about one tool, or some whose names differ in a character.
+    """The server names for the very first start. The servers' purposes are known only once they have started. Rules may
+    hide servers, so names are used only if each rule is about one tool, or several whose names differ in a character.
     """
     if settings.servers or any("*" in rule.tool for rule in settings.rules):
         return ()
@@ -105,7 +103,7 @@ def _names(settings: Settings) -> tuple[str, ...]:
 
 
 def _place(settings: Settings) -> Path | None:
-    """The file for these settings and the server file as it is now; None where nothing is stored in files."""
+    """The file for these settings and the current server file; None if nothing is stored in files."""
     database = settings.database_place
     if not isinstance(database, Path):
         return None

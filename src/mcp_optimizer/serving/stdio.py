@@ -1,10 +1,9 @@
-"""The client on stdio: its pipes are read and written by the event loop itself, and one dispatcher answers it.
+"""Serves the client on stdio: the event loop itself reads and writes the pipes, and one dispatcher answers.
 
 The SDK uses threads, and each message would wait for three of them. Used only if both are pipes or sockets, which is
-how clients start a server; the SDK serves anything else. Every line goes through the gate, and nothing is read from a
-client that does not read its responses. Requests that were answered early are heard again, and their replies not sent.
-
-The first request decides the era, once. Only `server/discover` decides nothing: some clients give up waiting for its
+how clients start a server; the SDK serves any other kind. Every line goes through the gate, and nothing is read from a
+client that does not read its responses. Requests that were answered early are processed again, and their replies not
+sent. The first request decides the era, once. Only `server/discover` decides nothing: some clients stop waiting for its
 answer and shake hands.
 """
 
@@ -40,7 +39,7 @@ logger = logging.getLogger(__name__)
 _ROOM = 64 * 1024
 """Bytes in the pipe's buffer up to which more are written without waiting."""
 _FEW = 16
-"""Messages that wait to be written, up to which notifications do not wait."""
+"""Maximum messages waiting to be written while notifications do not wait."""
 
 _LEGACY_ONLY = (
     "this connection serves the handshake protocol era, in which requests with the 2026-07-28 envelope are not accepted"
@@ -60,7 +59,7 @@ async def serve_stdio(server: Server[Any], gate: Gate, early: EarlyAnswers | Non
 
 
 async def serve_pipes(server: Server[Any], gate: Gate, pipes: Pipes, heard: Heard = NOTHING) -> None:
-    """The same for any pipes, of which `heard` was read already."""
+    """The same for any pipes; `heard` was already read from them."""
     try:
         async with server.lifespan(server) as lifespan:
             client = PipeClient(server, gate, pipes, lifespan)
@@ -73,7 +72,7 @@ async def serve_pipes(server: Server[Any], gate: Gate, pipes: Pipes, heard: Hear
 
 
 class PipeWriter:
-    """Writes messages in their order: at once if nothing waits, else in a task of its own."""
+    """Writes messages in order: at once if none are queued, else in a background task."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -85,7 +84,7 @@ class PipeWriter:
         """Whether the client no longer reads."""
 
     def __len__(self) -> int:
-        """How many messages wait to be written."""
+        """The number of messages waiting to be written."""
         return len(self._waiting)
 
     def tell(self, message: Message) -> None:
@@ -104,7 +103,7 @@ class PipeWriter:
         await self.fewer_than(_FEW)
 
     async def fewer_than(self, most: int) -> None:
-        """Wait until fewer messages wait; at once if the client is gone."""
+        """Wait until fewer messages are queued; returns at once if the client is gone."""
         while len(self._waiting) >= most:
             self._wrote.clear()
             await self._wrote.wait()
@@ -134,7 +133,7 @@ class PipeWriter:
         for piece in pieces(message):
             self._writer.write(piece)
             await self._writer.drain()
-            # A client that reads fast would never make us wait, nor let others run.
+            # For a client that reads fast, `drain` never waits, and no other task would run.
             await asyncio.sleep(0)
         self._writer.write(b"\n")
 
@@ -154,7 +153,7 @@ class PipeClient:
         """The era of the client; None until its first request decides it."""
 
     async def read(self, heard: Heard) -> None:
-        """Everything that the client says, to the end of stdin."""
+        """Process all input, to the end of stdin."""
 
         async def chunks() -> AsyncIterator[bytes]:
             yield heard.rest
@@ -166,11 +165,11 @@ class PipeClient:
         self._pipes.reader.show_lines_to(self._took)
         async for line in lines(chunks(), self._gate.limits.request_bytes, gives_up=False):
             await self._take(line)
-            # The next message may be hours away, and this one megabytes long.
+            # The next message may arrive hours later, and this one may be megabytes long.
             del line
 
     async def end(self) -> None:
-        """The client is gone: what is in progress is answered with an error, and all answers are written."""
+        """Finish after the client has gone: answer requests in progress with an error, and write all answers."""
         await self._dispatcher.close()
         await aclose_shielded(self._connection)
         await self._out.finish()
@@ -189,11 +188,11 @@ class PipeClient:
             self._refuse(refused)
             return
         if begun is not None and isinstance(message, JSONRPCRequest) and message.method == "initialize":
-            # What follows is heard once the handshake is done.
+            # Later messages are processed once the handshake is done.
             await asyncio.wait({begun})
 
     def _took(self, line: bytes) -> bool:
-        """Take a line that arrived alone, at once; anything that may have to wait is read in its turn."""
+        """Take a single complete line at once; returns False for a line that may have to wait."""
         if len(self._out) >= self._gate.limits.pending_replies or b'"initialize"' in line or line.isspace():
             return False
         try:
@@ -207,13 +206,13 @@ class PipeClient:
             self._out.tell(refused.as_message())
 
     def _begin(self, message: JSONRPCMessage) -> asyncio.Task[None] | None:
-        """Have a message handled; raises Refused for a request that cannot begin now."""
+        """Start handling a message; raises Refused for a request that cannot begin now."""
         if not isinstance(message, JSONRPCRequest):
             notified = self._modern.notified if self._is_modern else self._legacy.on_notify
             self._dispatcher.take(message, notified)
             return None
         if self._dispatcher.has(message.id):
-            # Not under that id, because it would be taken for the response to the other request.
+            # Refused without that id: the client would take the refusal for the response to the other request.
             text = "Another request with this id is still in progress."
             raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text))
         if len(self._dispatcher) >= (most := self._gate.limits.requests):
@@ -235,7 +234,7 @@ class PipeClient:
         return self._dispatcher.begin(message, context, handle, answer)
 
     def _handler(self, method: str, params: Mapping[str, Any]) -> OnRequest:
-        """What answers a request, by the era of the client."""
+        """The handler for a request, by the era of the client."""
         is_modern = method != "initialize" and _has_envelope(params)
         if self._is_modern is None:
             if is_modern and method == "server/discover":
@@ -246,19 +245,19 @@ class PipeClient:
         return _refuses_envelope if is_modern else self._legacy.on_request
 
     async def _take_again(self, said: HeardLine) -> None:
-        """One at a time, as the client got its replies. What was not answered is new."""
+        """Process the early lines one at a time, as the client got its replies. A line that was not answered is new."""
         if not said.is_answered:
             await self._take(said.line)
             return
         message, heard = await self._gate.read(said.line), _HeardAgain(said, self._out)
         if isinstance(message, JSONRPCRequest):
-            # Whatever else is in progress: the client has the answer.
+            # Handled whatever else is in progress, because the client already has the answer.
             self._answer(message, heard, heard.answered)
             await heard.is_settled.wait()
 
 
 class _HeardAgain:
-    """The way back of a request that was answered early: what the client has already is compared, and not sent."""
+    """The way back for a request answered early: compares what the client already has, and does not resend it."""
 
     def __init__(self, said: HeardLine, out: PipeWriter) -> None:
         self._said = said

@@ -1,8 +1,8 @@
-"""OpenTelemetry traces, if anything takes them. Exporters are loaded only if they are configured, by `serve`.
+"""OpenTelemetry traces, if a tracer provider is set. Exporters are loaded only if they are configured, by `serve`.
 
 The MCP SDK creates the spans: one for each client request, under the trace context in its `_meta`, and one for each
-request to a server, which gets the context too. Those of questions to clients are made here. This module exports them
-without anything that may quote arguments or results.
+request to a server, which gets the context too. Spans for questions to clients are created here. This module exports
+them without any text that may quote arguments or results.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ KEPT = frozenset({
 
 
 def is_traced() -> bool:
-    """Whether something takes spans, which may begin at any time. The documented `get_tracer_provider` looks into the
+    """Whether spans are collected, which may start at any time. The documented `get_tracer_provider` reads the
     environment each time, which takes twenty times as long.
     """
     return getattr(trace, "_TRACER_PROVIDER", True) is not None
 
 
 class WhenTraced:
-    """A middleware that makes spans, left out while nothing takes them: making one for each call has no effect then."""
+    """A middleware that creates spans, bypassed while none are collected: creating them would have no effect."""
 
     def __init__(self, middleware: ServerMiddleware[Any]) -> None:
         self._middleware = middleware
@@ -53,7 +53,7 @@ class WhenTraced:
 
 @contextmanager
 def asking(method: str, params: Mapping[str, Any] | None, number: RequestId) -> Iterator[Mapping[str, Any] | None]:
-    """The span of a question to a client, and its parameters with the trace context, if something takes spans."""
+    """The span of a question to a client; yields its parameters, with the trace context if spans are collected."""
     if not is_traced():
         yield params
         return
@@ -84,7 +84,7 @@ def start_tracing(endpoint: str, version: str) -> TracerProvider:
 
 
 def provider_to(exporter: SpanExporter, version: str, processor: type) -> TracerProvider:
-    """A provider that exports spans without texts that may quote somebody."""
+    """A provider that exports spans without texts that may quote a user's data."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult

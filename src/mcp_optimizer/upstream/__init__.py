@@ -1,1 +1,1 @@
-"""The servers behind the gateway: a session with each, and the pool of all."""
+"""The servers behind the gateway: a session with each, and the pool of all servers."""

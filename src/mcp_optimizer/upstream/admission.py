@@ -1,7 +1,7 @@
-"""Limits the calls to one server: so many in progress, so many waiting, and no more; and of each caller half of them.
+"""Limits how many calls to one server are in progress and waiting; each of several callers gets at most half of them.
 
-Without a limit a slow server would fill the gateway's memory with calls that nobody waits for any more. Without a share
-of each caller, one that calls without end would have every place.
+Without a limit, a slow server would fill the gateway's memory with calls whose callers have given up. Without shares, a
+caller that never stops calling would take every place. Used by `server_calls` and the pool.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _SMOOTHING = 0.1
 
 @dataclass(frozen=True)
 class CallPlace:
-    """One of the places of a server, taken by a call."""
+    """A place at a server, taken by a call."""
 
     caller: str
     began: float
 
 
 class _Share:
-    """What one caller has of a server, and may have at most."""
+    """One caller's calls to a server, and its limits."""
 
     def __init__(self, most_under_way: int, most_waiting: int) -> None:
         self.most_under_way = most_under_way
@@ -41,14 +41,14 @@ class _Share:
 
 
 class Admission:
-    """Admits calls to one server. Between `begin` and `end` a call has one of its places."""
+    """Admits calls to one server. A call holds a place between `begin` and `end`."""
 
     def __init__(self, server: str, most_under_way: int, most_waiting: int) -> None:
         self._server = server
         self._most_under_way = most_under_way
         self._most_waiting = most_waiting
         self._shares: OrderedDict[str, _Share] = OrderedDict()
-        """Who has or wants a place; whose turn it is comes first."""
+        """The callers that hold or wait for a place, in the order in which they get the next one."""
         self._under_way = 0
         self._waiting = 0
         self._usual_seconds = 0.1
@@ -69,9 +69,9 @@ class Admission:
             await self._emptied.wait()
 
     async def begin(self, caller: str = "", *, is_one_of_many: bool = False) -> CallPlace:
-        """A call begins, as soon as there is a place for its caller. Raises ServerBusy if too many already wait.
+        """Begin a call as soon as its caller can have a place. Raises ServerBusy if too many already wait.
 
-        `is_one_of_many`: the caller is known, so there may be others, and half of the places are not for this one.
+        `is_one_of_many`: there may be other callers, so this one may take only half of the places.
         """
         share = self._shares.get(caller)
         if share is None:
@@ -85,7 +85,7 @@ class Admission:
         return CallPlace(caller, time.monotonic())
 
     def end(self, place: CallPlace) -> None:
-        """A call is over."""
+        """End a call, and free its place."""
         self._usual_seconds += _SMOOTHING * (time.monotonic() - place.began - self._usual_seconds)
         self._leave(place.caller)
 
@@ -110,7 +110,7 @@ class Admission:
             await place
         except asyncio.CancelledError:
             if not place.cancelled():
-                # It got the place in the same moment.
+                # It was cancelled just as it got the place.
                 self._leave(caller)
             elif place in share.waiting:
                 share.waiting.remove(place)
@@ -119,7 +119,7 @@ class Admission:
             raise
 
     def _leave(self, caller: str) -> None:
-        """Free a place, and give what is free to those who wait, one caller after the other."""
+        """Free a place, and give free places to waiting callers in turn."""
         self._shares[caller].leave()
         self._under_way -= 1
         self._forget_unused(caller)
@@ -131,7 +131,7 @@ class Admission:
             self._emptied.set()
 
     def _pass_on(self, caller: str) -> None:
-        """One free place for one caller, who then comes after all others."""
+        """Give one free place to a caller, which then comes after all others."""
         share = self._shares[caller]
         while share.waiting and self._has_place(share):
             place = share.waiting.popleft()

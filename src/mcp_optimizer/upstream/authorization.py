@@ -1,4 +1,6 @@
-"""What HTTP transports ask before a request and after a refusal. Implemented by `identity`, which knows logins."""
+"""What HTTP transports ask before a request and after a refusal. Implemented by `identity` for logins, and by
+`header_command`.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +14,25 @@ from mcp_optimizer.config.serverfile.spec import ServerSpec
 
 @dataclass(frozen=True)
 class LoginOffer:
-    """Where a person can log in now, and the end of that."""
+    """The address where a person can log in now, and a function that waits for the login."""
 
     address: str
     done: Callable[[], Awaitable[object]]
 
 
 class Authorization(Protocol):
-    """Headers that tell a server who calls."""
+    """Provides the headers that authenticate us to a server."""
 
     async def headers(self) -> Mapping[str, str]:
-        """For the next request. Raises `LoginNeeded` if it is known that the server would refuse."""
+        """The headers for the next request. Raises `LoginNeeded` if the server is known to refuse it."""
         ...
 
     async def refused(self, status: int, challenges: str, sent: Mapping[str, str]) -> bool:
-        """The server refused a request with these headers. True if other headers are worth another attempt."""
+        """Handle the refusal of a request with these headers. True if other headers are worth another attempt."""
         ...
 
     def secrets(self) -> Mapping[str, str]:
-        """What is sent now, by name: never to be shown."""
+        """The credentials in use, by name, which must never be shown."""
         ...
 
     async def until_login(self) -> None:
@@ -38,14 +40,14 @@ class Authorization(Protocol):
         ...
 
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
-        """A login that can be made while the context is open."""
+        """Offer a login that can be made while the context is open."""
         ...
 
 
 Authorize = Callable[[ServerSpec], Authorization | None]
-"""How a server is told who calls; None if it need not know."""
+"""Returns the authorization for a server; None if it needs none."""
 
 
 def no_authorization(_spec: ServerSpec) -> Authorization | None:
-    """No server is told anything beyond the headers of its entry."""
+    """Send only the headers of the server's entry."""
     return None

@@ -2,8 +2,8 @@
 
 A legacy server asks its client in the middle of a call, and over a shared session it would be unclear which client it
 means. A client that can be asked, or that wants log messages, therefore gets its own session with each server it calls,
-as it would have without a gateway. Own sessions open on first use and close when the client leaves or is silent for
-long. Called by supervisors.
+as it would have without a gateway. Own sessions open on first use and close when the client leaves or stays silent.
+Called by supervisors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.session import UpstreamSession
 
 _FIRST_WORD = 5.0
-"""Seconds that a server waits for the one client on stdio to declare its capabilities."""
+"""Seconds that the start of a server waits for the one client on stdio to declare its capabilities."""
 
 
 class OnlyClient:
@@ -31,13 +31,13 @@ class OnlyClient:
         self._met = asyncio.Event()
 
     def client_connected(self, link: Callable[[], ClientLink]) -> None:
-        """The link is made only for the first, because every request comes here."""
+        """Note the client. `link` is called only the first time, because this runs for every request."""
         if self.link is None:
             self.link = link()
             self._met.set()
 
     async def known(self) -> ClientLink | None:
-        """Clients speak first, immediately; one that does not is not waited for."""
+        """The client's link, after a short wait. Clients introduce themselves immediately; None if it has not."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_WORD):
                 await self._met.wait()
@@ -63,7 +63,7 @@ class _Own:
 
     @property
     def silent_for(self) -> float:
-        """Seconds since it was last asked for."""
+        """Seconds since the session was last used."""
         return self._loop.time() - self._used_at
 
     def use(self) -> None:
@@ -92,7 +92,7 @@ class OwnSessions:
             self._tasks.spawn(self._live(key, link.lasting, own))
         own.use()
         session = await asyncio.shield(own.opened)
-        # The client may have left, or the session ended, while it was being opened.
+        # The client may have left, or the session may have ended, while it was being opened.
         return session if self._of.get(key) is own else None
 
     def opened(self) -> list[UpstreamSession]:
@@ -104,7 +104,7 @@ class OwnSessions:
         return own.opened.result() if own is not None and own.opened.done() else None
 
     def leave(self, key: str) -> None:
-        """The client is gone."""
+        """Close the session of a client that has left."""
         if (own := self._of.get(key)) is not None:
             self._retire(key, own)
             own.leave.set()

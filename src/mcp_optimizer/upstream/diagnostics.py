@@ -1,7 +1,7 @@
-"""Why a server is not running: the evidence of one session, and the failure made of it, with a text for people.
+"""Explains why a server is not running: collects evidence during a session, and turns it into a failure with a text.
 
-Transports and sessions note what they see in `Diagnostics`, which outlives the session; supervisors ask it, or explain
-the error that ended the start. Shows no secrets: texts of a child come from `stdio`, which removes them.
+Transports and sessions note what they see in `Diagnostics`, which outlives the session; supervisors ask it, or have the
+error that ended the start explained. Contains no secrets: texts of a child come from `stdio`, which removes them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _KINDS_OF_STATUS = {
 
 
 def refused_with(status: int, content_type: str = "") -> Failure:
-    """The failure of a server that answers with this HTTP status, and something that is not MCP."""
+    """The failure of a server that answers with this HTTP status and a body that is not MCP."""
     if status < 400 and is_web_page(content_type):
         return Failure(FailureKind.NOT_MCP, "it answers with a web page instead of MCP")
     kind = _KINDS_OF_STATUS.get(status, FailureKind.REFUSED)
@@ -64,7 +64,7 @@ def refused_with(status: int, content_type: str = "") -> Failure:
 
 
 def redirected(url: str, location: str) -> str:
-    """What to do about a server that sends us elsewhere. Its word is no reason to go nearer than it is itself."""
+    """Advice about a redirect. Never advises following one that leads nearer to this machine than the server is."""
     shown = location if len(location) <= _SHOWN_ADDRESS else f"{location[: _SHOWN_ADDRESS - 1]}…"
     try:
         target, own = (written_distance(urlsplit(one).hostname or "") for one in (urljoin(url, location), url))
@@ -76,21 +76,21 @@ def redirected(url: str, location: str) -> str:
 
 
 def is_web_page(content_type: str) -> bool:
-    """Whether an answer is made for a browser."""
+    """Whether an answer is meant for a browser."""
     return content_type.lower().startswith(("text/html", "application/xhtml"))
 
 
 class CommandNotFound(FileNotFoundError):
-    """No program has the name of a server's command."""
+    """The command of a server was not found."""
 
 
 def fault_of_ours(error: BaseException) -> Failure:
-    """The failure of a server whose session ended by an error that nobody expected."""
+    """The failure of a server whose session ended with an unexpected error."""
     return Failure(FailureKind.FAULT, f"a fault of the gateway ({type(first_of(error)).__name__}); its log says more")
 
 
 def explained(error: BaseException, start_timeout: float) -> Failure:
-    """Why a server did not start, from the error that ended its start."""
+    """The failure of a server that did not start, from the error that ended its start."""
     error = first_of(error)
     text = str(error) or type(error).__name__
     if isinstance(error, TimeoutError | RpcTimeout):
@@ -115,7 +115,7 @@ def _kind_of(error: BaseException) -> FailureKind:
 
 
 def _unreached(error: BaseException) -> Failure | None:
-    """Why no connection could be made, if the system said so: ours is only the last error of a chain."""
+    """Why no connection could be made, if an operating system error in the chain of causes says so."""
     for cause in _causes(error):
         if isinstance(cause, socket.gaierror):
             return Failure(FailureKind.HOST, "the host of its url has no address")
@@ -146,7 +146,7 @@ logger = logging.getLogger(__name__)
 
 
 class Child(Protocol):
-    """A server's process, which can say why its connection ended."""
+    """A server's process, which can explain why its connection ended."""
 
     @property
     def hung_up(self) -> bool:
@@ -156,17 +156,17 @@ class Child(Protocol):
     def failure(self) -> Failure | None: ...
 
     def waiting(self) -> str:
-        """What it said while it was expected to answer."""
+        """The line of its stderr that best explains why it has not answered."""
         ...
 
     @property
     def stray(self) -> str:
-        """A line that it printed among its messages."""
+        """A line on its stdout that is not MCP."""
         ...
 
 
 class Dropped:
-    """Counts dropped messages by reason, and logs each reason once. Reasons are our own words, never a server's."""
+    """Counts dropped messages by reason, and logs each reason once. Reasons are our texts, never a server's."""
 
     def __init__(self, server: str = "") -> None:
         self._server = server
@@ -180,34 +180,34 @@ class Dropped:
 
 @dataclass
 class Diagnostics:
-    """Outlives the session, to explain why it ended."""
+    """The evidence of one session; outlives it to explain why it ended."""
 
     dropped: Dropped = field(default_factory=Dropped)
     heard: Callable[[str], None] = lambda _line: None
-    """Told each line that the server writes to its stderr."""
+    """Called with each line that the server writes to its stderr."""
     child: Child | None = None
     http_status: int | None = None
     content_type: str = ""
     secrets: Callable[[], Mapping[str, str]] = dict
-    """What the server is told about who calls, by name: never to be shown, even if it repeats it."""
+    """Returns the credentials sent to the server, by name. Never shown, even if the server repeats them."""
     verdict: Failure | None = None
     """Why we ended the session ourselves, if we did."""
 
     def runs(self, child: Child) -> None:
-        """The server runs as this process."""
+        """Note the server's process."""
         self.child = child
 
     def tells(self, secrets: Callable[[], Mapping[str, str]]) -> None:
-        """The server is told these secrets."""
+        """Note the secrets that are sent to the server."""
         self.secrets = secrets
 
     def answered(self, http_status: int, content_type: str = "") -> None:
-        """The server last answered with this status, and a body of this type."""
+        """Note the status and content type of the server's last answer."""
         self.http_status = http_status
         self.content_type = content_type
 
     def judge(self, verdict: Failure) -> None:
-        """We end the session ourselves, for this reason."""
+        """Note why we end the session ourselves."""
         self.verdict = verdict
 
     def failure(self) -> Failure | None:
@@ -221,7 +221,7 @@ class Diagnostics:
         return None
 
     def explanation(self, problem: Failure) -> Failure:
-        """Why the session ended; `problem` is what we noticed of it."""
+        """Why the session ended; `problem` is what the supervisor noticed."""
         known = self.failure()
         if known is not None or self.child is None or problem.kind is not FailureKind.SILENT:
             return known or problem
@@ -232,5 +232,5 @@ class Diagnostics:
 
     @property
     def stray(self) -> str:
-        """A line that is not MCP which the server printed among its messages."""
+        """A line on the server's stdout that is not MCP; empty if there is none."""
         return self.child.stray if self.child is not None else ""

@@ -1,8 +1,8 @@
 """Requests to one server while they are in progress: their deadlines, clients and responses. Used by the peer.
 
-`Attribution` finds the request that a server's message belongs to where the transport does not say. On stdio nothing
-relates a message to a request. It goes to the client whose calls are the only ones in progress, but not shortly after
-the calls of another client: a server may still be speaking of those.
+`Attribution` finds the request that a server's message belongs to if the transport does not say, as on stdio. The
+message goes to the client whose calls are the only ones in progress, but not shortly after calls of another client,
+which it may still be about.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _LAST_WORDS = 5.0
 """Seconds for the notifications of a finished request to reach their client before its result is sent."""
 
 _RESOLUTION = 0.001
-"""Seconds by which a timer may be early."""
+"""Seconds by which a timer may fire early."""
 
 
 class Deadlines:
     """Interrupts the requests of one connection that take too long.
 
-    One timer for all: nearly every request ends long before its deadline, and a timer of its own would cost it more
-    than being sent.
+    All share one timer: nearly every request ends long before its deadline, and a timer of its own would cost more
+    than sending it.
     """
 
     def __init__(self, exchanges: Mapping[int, Exchange]) -> None:
         self._exchanges = exchanges
         self._timer: asyncio.TimerHandle | None = None
         self.next_look = math.inf
-        """When the requests are looked at, in the event loop's time."""
+        """When the requests are checked next, in the event loop's time."""
 
     def look_at(self, when: float) -> None:
-        """A request must be looked at by then."""
+        """Check the requests at this time at the latest."""
         if when < self.next_look:
             self.stop()
             self.next_look = when
@@ -60,8 +60,8 @@ class Deadlines:
 
 
 class Exchange:
-    """Interrupted after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if set. Made in
-    the task that makes the request.
+    """One request in progress. With a `timeout`, it is interrupted after so many seconds without a sign of life, and
+    after `call_seconds` at the latest. Must be created in the task that makes the request, which it cancels.
     """
 
     __slots__ = ("_asking", "_cancellations", "_deadlines", "_is_late", "_latest", "_limits", "_task", "answer",
@@ -90,17 +90,17 @@ class Exchange:
         self.telling: OrderedNotices | None = None
 
     def interrupt(self) -> None:
-        """Its time is up, whatever its task is waiting for."""
+        """Cancel the request's task because its time is up."""
         self.ends_at, self._is_late = math.inf, True
         if self._task is not None:
             self._task.cancel()
 
     def give_up(self, method: str, error: BaseException) -> RpcTimeout | None:
-        """Nobody waits for it any more, because of an error; returns the timeout, if that was the reason."""
-        # Another may have cancelled the task, too: then that counts.
+        """Abandon the request because of an error; returns the timeout, if that was the reason."""
+        # If the task was also cancelled by other code, that cancellation counts.
         is_late = self._is_late and self._task is not None and self._task.uncancel() <= self._cancellations
         if not self.answer.cancel() and not self.answer.cancelled():
-            # Retrieved here, because nobody else will.
+            # Retrieve the exception, because no other code will.
             self.answer.exception()
         if not isinstance(error, TimeoutError) and not (is_late and isinstance(error, asyncio.CancelledError)):
             return None
@@ -109,7 +109,7 @@ class Exchange:
         return RpcTimeout(method, self.timeout or 0.0)
 
     def extend(self) -> None:
-        """A sign of life: restarts the timeout. It pauses while the client is being asked."""
+        """Restart the timeout after a sign of life. It pauses while the client is being asked."""
         if self.timeout is None or self._is_late or self.answer.done():
             return
         now = asyncio.get_running_loop().time()
@@ -118,7 +118,7 @@ class Exchange:
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """While the client is being asked."""
+        """Pause the timeout while the client is being asked."""
         self._asking += 1
         self.extend()
         try:
@@ -136,35 +136,35 @@ class Exchange:
         if self.link is None:
             return
         if self.telling is None:
-            # Nearly no call has any.
+            # Created on demand, because hardly any call has notifications.
             self.telling = OrderedNotices(self.link.tell, self._limits.pending_notifications)
         self.telling.put(method, params)
 
     async def told(self) -> None:
-        """Wait until the client received everything that came so far."""
+        """Wait until the client has received all notifications so far."""
         if self.telling is not None:
             await self.telling.told(_LAST_WORDS)
 
     async def told_all(self) -> None:
-        """Wait until the client received everything that came before the response, which was in time."""
+        """Wait until the client has received all notifications before the response, which met the deadline."""
         self.ends_at = math.inf
         await self.told()
 
 
 _STILL_SPEAKING = 30.0
-"""Seconds after the end of a client's calls in which a message may be about them."""
+"""Seconds after the end of a client's calls during which a message may still be about them."""
 
 _MOST_ENDED = 1_000
 
 
 class Attribution:
-    """Remembers whose calls ended lately, on a session that several clients share."""
+    """Remembers which clients' calls ended recently, on a session that several clients share."""
 
     def __init__(self) -> None:
         self._ended: dict[str, float] = {}
 
     def ended(self, link: ClientLink) -> None:
-        """A request for this client is over."""
+        """Note the end of a request for this client."""
         key = link.key
         self._ended.pop(key, None)
         self._ended[key] = asyncio.get_running_loop().time()
@@ -172,7 +172,7 @@ class Attribution:
             del self._ended[next(iter(self._ended))]
 
     def whose(self, exchanges: Mapping[int, Exchange], related: int | None, *, is_shared: bool) -> Exchange | None:
-        """The request that a message belongs to: known from the transport, or obvious because all are one client's."""
+        """The request a message belongs to: known from the transport, or obvious because all belong to one client."""
         if related is not None and (exchange := exchanges.get(related)) is not None and exchange.link is not None:
             return exchange
         with_client = [exchange for exchange in exchanges.values() if exchange.link is not None]

@@ -1,6 +1,6 @@
-"""Agrees with a server on a protocol version, modern or legacy, and reads what it declares.
+"""Agrees with a server on a protocol version, modern or legacy, and reads its declarations. Used by the session.
 
-Declarations are checked here, once: behind this module capabilities are objects, and texts have a bounded length.
+Checks the declarations once, so other modules can rely on capabilities being objects and texts having a bounded length.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Agreement:
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def can(self, capability: str, detail: str | None = None) -> bool:
-        """Whether the server declared a capability, such as resources, or subscribe of resources."""
+        """Whether the server declared a capability such as `resources`, or a detail of it such as `subscribe`."""
         declared = self.capabilities.get(capability)
         return declared is not None and (detail is None or bool(declared.get(detail)))
 
@@ -56,7 +56,7 @@ class Handshake:
         self._client_info = client_info
 
     async def agree(self, *, legacy: bool) -> Agreement:
-        """With `legacy`, start with `initialize`."""
+        """Agree on a version. With `legacy`, start with `initialize`."""
         if legacy:
             try:
                 return await self._initialize()
@@ -74,7 +74,7 @@ class Handshake:
         except ExchangeLost as error:
             if not error.was_sent:
                 raise
-        # Whatever the error: it does not speak modern MCP.
+        # Any other error means that it does not speak modern MCP.
         return await self._initialize_after_probe()
 
     async def _initialize_after_probe(self) -> Agreement:
@@ -134,7 +134,7 @@ def _named(info: Any) -> str:
 
 
 def envelope(version: str, client_info: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """What a modern request says about its sender."""
+    """The metadata of a modern request about its sender."""
     link = caller.link
     said = {
         types.PROTOCOL_VERSION_META_KEY: version,
@@ -147,8 +147,8 @@ def envelope(version: str, client_info: Mapping[str, Any], caller: Caller) -> di
 
 
 def continue_trace(meta: dict[str, Any]) -> None:
-    """Say in a request's metadata which trace it belongs to, if any does."""
-    # Without tracing there is nothing in the context, which takes a fraction of the time to see.
+    """Add the current trace, if any, to a request's metadata."""
+    # Without tracing the context is empty, which is much faster to check than the span.
     if get_current() and (meta or get_current_span().get_span_context().is_valid):
         inject(meta)
 

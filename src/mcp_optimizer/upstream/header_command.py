@@ -1,7 +1,7 @@
-"""Headers from a command: Claude Code's `headersHelper`, run when headers are missing, expired or refused.
+"""Gets headers from a command, Claude Code's `headersHelper`, run when headers are missing, expired or refused.
 
-The command runs in a shell as a child of ours, like a server: in its own process group, watched, and with no more of
-our environment. What it prints is never shown, because it is a secret.
+The command runs in a shell as a child process, like a server: in its own process group, watched, and with the same
+reduced environment. Its output is secret and never shown. Used by the HTTP transports as an `Authorization`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from mcp_optimizer.upstream.authorization import LoginOffer
 from mcp_optimizer.upstream.transports import processes
 
 _TIMEOUT = 10.0
-"""Seconds that Claude Code waits too."""
+"""Seconds to wait for the command, as Claude Code does."""
 _MOST_BYTES = 64 * 1024
 _LONGEST_KEPT = 3_600.0
-"""Seconds that headers are kept at most."""
+"""Maximum seconds for which headers are kept."""
 _PAUSE = 5.0
-"""Seconds between two runs for refused headers, so that a server that refuses everybody starts no storm of them."""
+"""Seconds between two runs because of refused headers, so that a server that refuses all headers causes few runs."""
 _CHUNK = 64 * 1024
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 class _CommandFailed(Exception):
-    """How the command failed; completes "it ..."."""
+    """The command failed; the message completes "it ..."."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class HeaderCommand:
         return self._headers
 
     async def refused(self, status: int, _challenges: str, sent: Mapping[str, str]) -> bool:
-        """Whether the command has other headers than those that the server refused."""
+        """Whether the command now provides other headers than those that the server refused."""
         if status != 401:
             return False
         if dict(sent) == self._headers and self._clock() >= self._rerun_at + _PAUSE:
@@ -79,19 +79,19 @@ class HeaderCommand:
         return dict(sent) != self._headers
 
     def secrets(self) -> Mapping[str, str]:
-        """The headers that it printed, which no text of the server may show."""
+        """The printed headers, which must be removed from the server's texts."""
         return self._headers
 
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
-        """There is none."""
+        """Not available; raises UpstreamError."""
         raise UpstreamError(self._server, "It has no login: its headers come from a command.")
 
     async def until_login(self) -> None:
-        """Nobody logs in: the command knows who calls."""
+        """Wait forever: the command provides the headers, so no person logs in."""
         await anyio.sleep_forever()
 
     async def _run(self) -> None:
-        """Run the command, unless it ran while we waited for our turn: then its result is ours too."""
+        """Run the command, or share the result of a run that finished while this one waited for its turn."""
         seen = self._runs
         async with self._turn:
             if self._runs == seen:
@@ -109,12 +109,12 @@ class HeaderCommand:
             )
         else:
             self._headers, self._until, self._failure = printed.headers, self._clock() + printed.lasts, None
-        # Not if we are cancelled: whoever waits runs it instead.
+        # Not counted if we are cancelled: the next waiting call then runs the command.
         self._runs += 1
 
 
 def _as_child(spec: ServerSpec) -> ServerSpec:
-    """The command as a process to start. Claude Code tells it which server it is for."""
+    """The command as a process to start, with the variables that Claude Code sets to name the server."""
     shell = ("cmd", "/d", "/s", "/c") if sys.platform == "win32" else ("/bin/sh", "-c")
     told = {"CLAUDE_CODE_MCP_SERVER_NAME": spec.name, "CLAUDE_CODE_MCP_SERVER_URL": spec.url}
     return ServerSpec(
@@ -128,7 +128,7 @@ def _as_child(spec: ServerSpec) -> ServerSpec:
 
 
 async def _output(child: ServerSpec, timeout: float) -> bytes:
-    """What the command prints; it and everything it started has ended then."""
+    """The command's output, after the command and everything it started have ended."""
     try:
         process = await processes.spawn(child)
     except OSError as error:
@@ -142,7 +142,7 @@ async def _output(child: ServerSpec, timeout: float) -> bytes:
         raise _CommandFailed(f"did not end within {timeout:g} s") from None
     finally:
         with anyio.CancelScope(shield=True):
-            # No grace: its stdin is closed, and its time is over.
+            # No grace period: its stdin is closed, and its time is over.
             await processes.end(process, grace=0)
     if len(output) > _MOST_BYTES:
         raise _CommandFailed(f"printed more than {_MOST_BYTES // 1024} KB")
@@ -152,11 +152,11 @@ async def _output(child: ServerSpec, timeout: float) -> bytes:
 
 
 async def _read(process: asyncio.subprocess.Process) -> bytes:
-    """Its complete output, or more than it may print; then it has ended, unless it printed too much."""
+    """The command's complete output once it has ended, or more than it may print, while it may still run."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    # It has nobody to ask: a command that reads gets the end of its input.
+    # A command that reads its stdin gets end of file, because no person can answer it.
     process.stdin.close()
     output = bytearray()
     async with anyio.create_task_group() as tasks:
@@ -175,7 +175,7 @@ async def _ignore(stream: asyncio.StreamReader) -> None:
 
 
 def _parsed(output: bytes) -> _Printed:
-    """An object of headers, or one that also says for how many seconds they are good."""
+    """Parse a JSON object of headers, or one that also states for how many seconds they are valid."""
     try:
         said: Any = json.loads(output)
     except (ValueError, RecursionError):

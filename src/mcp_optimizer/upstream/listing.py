@@ -1,8 +1,8 @@
-"""Reads a server's tools/list, all pages, tolerantly; and listings that were dumped into files.
+"""Reads all pages of a server's tools/list tolerantly, and listings that were dumped into files.
 
 The SDK's types reject a complete list for one invalid tool and drop unknown fields. Here an unusable tool is left out,
-with its name and the reason, and the others stay exactly as they were sent. `Cursor` follows the pages of any list and
-cannot be led in circles or without end.
+with its name and the reason, and the others stay exactly as they were sent. `Cursor` follows the pages of any list; a
+server cannot make it loop or continue without end. Used by the session.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.pacing import Pacer
 
 _MOST_PAGES = 1_000
-"""No honest list has that many pages; a server without end would invent them."""
+"""Maximum pages of a list. No honest list has so many; a hostile server could invent pages without end."""
 
 _LONGEST = 10_000
 
 
 class Cursor:
-    """Where the next page of a list is: request it with `params`, then `follow` the page that came."""
+    """The position in a paged list: request a page with `params`, then `follow` it to the next."""
 
     def __init__(self) -> None:
         self.params: dict[str, Any] = {}
@@ -39,7 +39,9 @@ class Cursor:
         self._seen: set[str] = set()
 
     def follow(self, page: Mapping[str, Any]) -> None:
-        """Go to the page that this one names. The end: none, a repeated one, an overlong one, or too many."""
+        """Go to the page that this one names. The list ends if that is missing, repeated or overlong, or after too many
+        pages.
+        """
         following = page.get("nextCursor")
         if not isinstance(following, str) or not 0 < len(following) <= _LONGEST or following in self._seen:
             self.has_more = False
@@ -52,7 +54,7 @@ class Cursor:
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 10
-"""Tools that are read in the event loop. A thread reads more, beside other work."""
+"""Maximum tools read in the event loop; a larger page is read in a thread."""
 
 _MOST_REASONS = 1_000
 _SHOWN_NAME = 80
@@ -93,7 +95,7 @@ class Listing:
         return replace(self, tools=(), summary_of=self.size)
 
     def of(self, selection: ToolSelection) -> Listing:
-        """Only the tools that a selection includes."""
+        """The listing with only the tools that a selection includes."""
         named = {tool.name: tool for tool in self.tools}
         used = {name: tool for name, tool in named.items() if selection.admits(name)}
         turned_off = tuple(name for name in named if name not in used)
@@ -120,14 +122,14 @@ async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS, pacer: P
 
 
 def read_tools(entries: list[Any], limits: Limits = DEFAULT_LIMITS) -> Listing:
-    """Separate usable entries from others. The first of two tools with the same name wins."""
+    """Separate usable entries from unusable ones. The first of two tools with the same name wins."""
     reading = _Reading(limits)
     reading.read(entries)
     return reading.listing()
 
 
 class _Reading:
-    """A listing while it is read. Each entry is packed before the next one is read."""
+    """A listing in progress. Packs each entry before reading the next one."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -190,7 +192,7 @@ def _definition(entry: Any, limits: Limits) -> Definition:
 
 
 def _depth(value: Any) -> int:
-    """Levels of objects and arrays, without recursion."""
+    """The nesting depth of objects and arrays, computed without recursion."""
     deepest, waiting = 0, [(value, 1)]
     while waiting:
         item, level = waiting.pop()
@@ -204,7 +206,7 @@ def _read_tool(entry: Any) -> McpTool:
     if not isinstance(entry, dict):
         raise ValueError("it is not an object")
     if entry.get("inputSchema") is None:
-        # Such a tool takes no arguments and can be called.
+        # A tool without an inputSchema takes no arguments and can be called.
         entry = {**entry, "inputSchema": {"type": "object"}}
     try:
         return McpTool.model_validate(entry, by_name=False, by_alias=True)
@@ -220,7 +222,7 @@ def _name(entry: Any, position: int) -> str:
 
 
 def log_unusable(server: str, listing: Listing) -> None:
-    """Tell of tools that are left out, and of names in the entry that no tool has."""
+    """Log the tools that are left out, and names in the entry that no tool has."""
     if listing.left_out:
         first = listing.left_out[0]
         logger.warning(
@@ -235,7 +237,7 @@ def log_unusable(server: str, listing: Listing) -> None:
 
 
 def read_dumps(folder: Path) -> Iterator[tuple[str, Listing]]:
-    """One server per file, named after it: a list of tools, or {"tools": [...]}."""
+    """Read dumps: one server per file, named after it. A file contains a list of tools, or {"tools": [...]}."""
     if not folder.is_dir():
         raise ConfigurationError(f"No folder at {folder}. --tools-dir takes a folder of tools/list dumps (*.json).")
     files = sorted(folder.glob("*.json"))

@@ -1,7 +1,7 @@
-"""The gate for servers: checks everything a server sent, once, and returns typed values. Pure.
+"""Checks every message from a server, once, and returns typed values. Called by the peer. Pure.
 
-JSON-RPC defines messages; servers send anything. Behind this module there are only responses, questions and
-notifications whose parts have the right types. Everything else is `Invalid`, with the reason.
+Servers send all kinds of invalid JSON-RPC. After this check there are only responses, questions and notifications whose
+parts have the right types; everything else is `Invalid`, with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_METHOD = 200
 _LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 Id = int | float | str
-"""The id of a server's own request. The reply returns exactly what it sent."""
+"""The id of a server's own request. The reply returns it exactly as sent."""
 
 
 class Answer(NamedTuple):
@@ -60,7 +60,7 @@ def read_message(message: Any, limits: Limits) -> Answer | Question | Notificati
     if method is None:
         return _answer(message, limits)
     if not isinstance(method, str) or len(method) > _LONGEST_METHOD or not method.isprintable():
-        # Half a surrogate pair in it would break the stream of the client it is passed to.
+        # A lone surrogate would break the stream of the client that it is passed to.
         return Invalid("the method of a message is not a string")
     return _question(message, method) if "id" in message else _notification(message, method)
 
@@ -91,7 +91,7 @@ def _notification(message: Mapping[str, Any], method: str) -> Notification | Inv
 def _params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     params = message.get("params")
     if params is None or params == []:
-        # PHP writes an object without members this way.
+        # PHP encodes an empty object as `[]`.
         return {}
     return params if isinstance(params, dict) else None
 
@@ -138,7 +138,7 @@ def number(value: Any) -> bool:
 
 
 def _our_number(value: Any) -> int | None:
-    """The number of one of our requests that comes back as a text or as 7.0."""
+    """The number of one of our requests if it was returned as a string, or as a float such as 7.0."""
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else None

@@ -1,7 +1,7 @@
-"""Monitors a running server: that it still responds, and that its list of tools is current.
+"""Monitors a running server: checks that it still responds, and lists its tools again when they change.
 
-A refusal is a sign of life, and so is everything else it sends. A server counts as gone only when several checks in a
-row fail with nothing heard in between; one that works on a call may take its time. Used by supervisors.
+Everything that a server sends is a sign of life, even a refusal. It counts as gone only after several checks in a row
+fail with nothing heard in between; a server that works on a call may take its time. Used by supervisors.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mcp_optimizer.upstream.session import UpstreamSession
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 15.0
-"""Seconds between checks of an HTTP server, and for its response to one; a child process shows its end by exiting."""
+"""Seconds between checks of an HTTP server, and for its response. A child process needs no checks: it exits."""
 
 _SUSPICIOUS_INTERVAL = 0.5
-"""Seconds between checks after an exchange with it has just broken."""
+"""Seconds between checks after an exchange has just broken."""
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
@@ -30,7 +30,7 @@ _LONGEST_PAUSE = 30.0
 
 
 class CheckTrigger:
-    """Whether there is a reason to check a server now, not at the next regular time."""
+    """Triggers a check of a server before the next regular time."""
 
     def __init__(self) -> None:
         self._raised = asyncio.Event()
@@ -49,7 +49,7 @@ class CheckTrigger:
 
 
 async def until_gone(session: UpstreamSession, suspicion: CheckTrigger, most: int) -> str:
-    """Return why a server counts as gone, once `most` checks in a row have failed."""
+    """Wait until `most` checks in a row have failed; returns why the server counts as gone."""
     loop = asyncio.get_running_loop()
     failures = 0
     while True:
@@ -69,7 +69,7 @@ async def until_gone(session: UpstreamSession, suspicion: CheckTrigger, most: in
 
 
 def _was_reached(error: ExchangeLost | ServerGone) -> bool:
-    """Whether the check arrived: a slow server may be busy, an unreachable one is not."""
+    """Whether the check may have reached the server, which may then just be busy."""
     return isinstance(error, ExchangeLost) and error.was_sent
 
 
@@ -84,7 +84,7 @@ class Relisting:
         self._hurry = asyncio.Event()
 
     def changed(self, *, at_once: bool = False) -> None:
-        """The list is not current any more. `at_once`: the user said so, and no server can say it too often."""
+        """The list is out of date. `at_once`: skip the pause, because the user made the change, not the server."""
         self._changed.set()
         if at_once:
             self._hurry.set()
@@ -94,7 +94,7 @@ class Relisting:
         pause, listed_at = _FIRST_PAUSE, 0.0
         while True:
             await self._changed.wait()
-            # A server that announces changes all the time is asked less and less often.
+            # A server that keeps announcing changes is asked less and less often.
             since = loop.time() - listed_at
             pause = min(2 * pause, _LONGEST_PAUSE) if since < 2 * pause else _FIRST_PAUSE
             if since < pause:

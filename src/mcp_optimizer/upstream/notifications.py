@@ -1,4 +1,4 @@
-"""Bounded queues of notifications: in order to one client, and merged where only the last one matters."""
+"""Bounded queues of notifications: delivered in order to one client, or merged if only the last one matters."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ OnNotice = Callable[[str, Mapping[str, Any]], None]
 
 
 def ignore_notice(_method: str, _params: Mapping[str, Any]) -> None:
-    """Nobody wants this notification."""
+    """Drop a notification."""
 
 
 _APART = 0.2
-"""Seconds between two notices of one kind; of those in between, the last is passed on."""
+"""Seconds between two notices of one kind; of those in between, only the last is passed on."""
 
 
 class OrderedNotices:
-    """Delivers notifications in order without making the sender wait; if there are too many, drops the oldest."""
+    """Delivers notifications in order without making the sender wait; drops the oldest if there are too many."""
 
     def __init__(self, tell: Tell, most: int) -> None:
         self._tell = tell
@@ -43,7 +43,7 @@ class OrderedNotices:
             await self._tell(*self._waiting.popleft())
 
     async def told(self, seconds: float) -> None:
-        """Wait until everything so far was delivered, or until the time is up."""
+        """Wait until everything so far is delivered, or until the time is up."""
         if self._telling is not None:
             await asyncio.wait({self._telling}, timeout=seconds)
 

@@ -1,7 +1,7 @@
-"""Paces the work that thousands of servers cause in the event loop: one piece of it in each turn of the loop.
+"""Paces the work that thousands of servers cause in the event loop: one piece of work per iteration of the loop.
 
-A task that yields after each piece gives way to nobody if five thousand others do the same in that turn. No task holds
-a turn while it waits for a server, so a server that hangs delays no other. Used by the servers of a pool; knows none.
+Yielding after each piece is not enough if five thousand tasks do so in the same iteration. No task holds a turn while
+it waits for a server, so a server that hangs delays no other. Used by the pool's servers; knows none of them.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections import deque
 from collections.abc import Callable
 
 _MOST_UNREAD = 8
-"""Listings that wait to be read before no further server begins: each takes ten times its memory until it is read."""
+"""Listings waiting to be read at which no further server starts: an unread one takes ten times its final memory."""
 
 
 class Pacer:
-    """Hands out the turns. Work that was begun comes before work that is to begin, so little is half done."""
+    """Hands out turns. Continuing work comes before new work, so that little is half done at any time."""
 
     def __init__(self) -> None:
         self._going_on: deque[asyncio.Future[None]] = deque()
         self._beginning: deque[asyncio.Future[None]] = deque()
         self._is_taken = False
         self._unread = 0
-        # One thread: a second would only take the interpreter from the first, and a place from calls.
+        # One thread only: a second would compete with it for the interpreter, and take a worker thread from calls.
         self._in_thread = asyncio.Lock()
 
     async def to_begin(self) -> None:
@@ -32,7 +32,7 @@ class Pacer:
         await self._next(self._going_on, is_free=not self._is_taken)
 
     async def in_thread(self, work: Callable[[], object]) -> None:
-        """Work that is too much for one turn of the loop, beside it; one server's after the other's."""
+        """Run work that is too long for one turn in a thread, for one server at a time."""
         self._unread += 1
         try:
             async with self._in_thread:
@@ -53,11 +53,11 @@ class Pacer:
         await mine
 
     def _pass_on(self) -> None:
-        """Give the next turn of the loop to whoever waits first; nobody's slice is in this turn any more."""
+        """Give the next iteration of the loop to the first waiting task, now that the current turn is over."""
         ready = (self._going_on, self._beginning) if self._unread < _MOST_UNREAD else (self._going_on,)
         for waiting in ready:
             while waiting:
-                # Somebody may have stopped waiting.
+                # Skip tasks that were cancelled while they waited.
                 if not (mine := waiting.popleft()).done():
                     self._is_taken = True
                     mine.set_result(None)

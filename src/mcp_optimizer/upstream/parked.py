@@ -1,8 +1,9 @@
-"""Parked calls: a legacy server asks in the middle of a call, and a modern client has yet to answer.
+"""Parks calls in which a legacy server has asked a question that a modern client has yet to answer.
 
-A modern client can be asked only through the response to its request. So the question becomes an input-required result,
-and the call stays open towards the server until the client calls again with the answers. A parked call belongs to one
-client and waits for a limited time, and the number of parked calls is limited. Called by the pool; knows no transport.
+A modern client can be asked only through the response to its request. The question therefore becomes an input-required
+result, and the call to the server stays open until the client calls again with the answers. A parked call belongs to
+one client and waits for a limited time, and the number of parked calls is limited. Called by the pool and
+`server_calls`; knows no transport.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mcp_optimizer.upstream.questions import named, refusal
 from mcp_optimizer.upstream.request_errors import RpcError
 
 NameCall = Callable[[str], Awaitable[str]]
-"""Names a call that begins to wait, for the principal with this id; the name cannot be guessed."""
+"""Returns an unguessable name for a call that begins to wait, for the principal with this id."""
 
 
 async def random_name(_principal: str) -> str:
@@ -32,7 +33,7 @@ async def random_name(_principal: str) -> str:
 
 @dataclass(frozen=True)
 class ParkingLimits:
-    """How long a call waits for its client's answers, and how many calls may."""
+    """How long a call waits for its client's answers, and how many calls may wait."""
 
     seconds: float = 300.0
     most: int = 256
@@ -40,20 +41,20 @@ class ParkingLimits:
 
 
 _OLDER_ONLY = frozenset({"elicitationId", "task"})
-"""Parameters of questions that only legacy has."""
+"""Parameters of questions that exist only in legacy."""
 
 _MOST_QUESTIONS = 16
-"""Questions of one call that may wait for answers."""
+"""Maximum questions of one call that wait for answers."""
 
 _MOST_UNTOLD = 100
-"""Notifications kept for the client's next request; beyond that, the oldest are dropped."""
+"""Maximum notifications kept for the client's next request; beyond that, the oldest are dropped."""
 
 _LAST_WORDS = 5.0
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a server; a client that answers repeats the same request."""
+    """A request to a server, without answers: a client that answers must repeat the same request."""
 
     server: str
     method: str
@@ -66,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Parked:
-    """The id of a parked call, and how many seconds its server had worked before it asked."""
+    """The server of a parked call, and how many seconds it has worked on the call without waiting for answers."""
 
     server: str
     seconds: float
@@ -86,6 +87,10 @@ class ParkedCalls:
 
     def __len__(self) -> int:
         return len(self._by_state)
+
+    def has_of(self, server: str) -> bool:
+        """Whether a call of a server waits for a client."""
+        return any(call.request.server == server for call in (*self._by_state.values(), *self._asking))
 
     async def begin(
         self, request: Request, caller: Caller, make: Callable[[Caller], Coroutine[Any, Any, dict[str, Any]]]
@@ -107,7 +112,7 @@ class ParkedCalls:
         return await self._next(call)
 
     def find(self, caller: Caller) -> Parked | None:
-        """The parked call that this request continues, if any; raises the error that the call failed with meanwhile.
+        """The parked call that this request continues, if any; raises the call's error if it failed meanwhile.
 
         Called before any lookup, because a server that died can no longer be found.
         """
@@ -123,7 +128,7 @@ class ParkedCalls:
         return Parked(call.request.server, call.seconds)
 
     async def close(self) -> None:
-        """The gateway stops: no client will answer any more."""
+        """End all calls that wait for answers, because the gateway stops."""
         calls = list(self._asking)
         self._by_state.clear()
         for call in calls:
@@ -141,7 +146,7 @@ class ParkedCalls:
         try:
             await call.news()
             state = "" if call.task.done() else await self._name(call.principal)
-            # The server may have withdrawn its question meanwhile.
+            # Wait again, because the server may have withdrawn its question meanwhile.
             await call.news()
         except asyncio.CancelledError:
             self._end(call)
@@ -223,7 +228,7 @@ class _Call:
 
     def _done(self, task: asyncio.Task[dict[str, Any]]) -> None:
         if not task.cancelled():
-            # Retrieved here, even if no client comes back for it.
+            # Retrieve the exception, in case no client calls again.
             task.exception()
         self._news.set()
 
@@ -241,14 +246,14 @@ class _Call:
             await self._news.wait()
 
     def park(self, seconds: float, expire: Callable[[], None]) -> None:
-        """No request of the client is open any more; the call expires `seconds` after the last question."""
+        """Note that the client has no open request; the call expires `seconds` after the last question."""
         self._link = None
         loop = asyncio.get_running_loop()
         self.seconds += loop.time() - self._resumed_at
         self._expiry = loop.call_at(self._asked_at + seconds, expire)
 
     def resume(self, caller: Caller) -> None:
-        """The client is back, with answers."""
+        """Continue with the answers in the client's new request."""
         self._stop_clock()
         self._resumed_at = asyncio.get_running_loop().time()
         self._link = caller.link
@@ -260,7 +265,7 @@ class _Call:
                 question.settle(answer)
 
     def give_up(self) -> None:
-        """Nobody answers: tell the server so, and cancel the call."""
+        """Tell the server that the client does not answer, and cancel the call."""
         self._stop_clock()
         self._link = None
         for question in self.questions.values():
@@ -269,7 +274,7 @@ class _Call:
             else:
                 question.settle(RpcError(types.REQUEST_TIMEOUT, "The client did not answer."))
         self.questions.clear()
-        # In this order, because an answer after the end of its call would be lost.
+        # Cancel after the answers, because an answer after the end of its call would be lost.
         asyncio.get_running_loop().call_soon(self.task.cancel)
 
     def _stop_clock(self) -> None:
@@ -277,7 +282,7 @@ class _Call:
             self._expiry.cancel()
             self._expiry = None
 
-    # What the server sees of its client.
+    # The `ClientLink` that the server uses.
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if (refused := refusal(self.capabilities, method, params)) is not None:
@@ -301,7 +306,7 @@ class _Call:
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "notifications/elicitation/complete":
-            # Modern no longer has it; a client that visited the page calls again.
+            # Modern no longer has this notification; a client that visited the page calls again.
             return
         if self._link is None or self._untold:
             self._untold.append((method, params))
@@ -309,7 +314,7 @@ class _Call:
             await self._tell(self._link, method, params)
 
     async def _tell(self, link: ClientLink, method: str, params: Mapping[str, Any]) -> None:
-        """On the currently open request, under its own token."""
+        """Pass a notification on through the currently open request, with that request's progress token."""
         if method == "notifications/progress":
             if self._progress_token is None:
                 return
@@ -330,6 +335,6 @@ def _newer(params: Mapping[str, Any]) -> dict[str, Any]:
     """A question's parameters without the legacy-only ones."""
     kept = {key: value for key, value in params.items() if key not in _OLDER_ONLY}
     if isinstance(meta := kept.get("_meta"), Mapping):
-        # Within a result, nobody can receive progress of the answer.
+        # A question within a result has no channel for progress.
         kept["_meta"] = {key: value for key, value in meta.items() if key != "progressToken"}
     return kept

@@ -1,8 +1,8 @@
 """JSON-RPC with one server: requests and responses, in plain objects, over any transport.
 
-Every message passes the gate (`messages`) once; invalid ones are dropped and counted, and never raise. The content of
-valid messages passes unchanged. A request remembers its client, so everything the server sends during it (progress, log
-messages, questions) goes back to that client. Knows nothing of MCP's handshake.
+`messages` checks every message once; invalid ones are dropped and counted, and never raise. The content of valid
+messages passes unchanged. A request remembers its client, so everything the server sends during it (progress, log
+messages, questions) goes to that client. Used by the session and the transports; knows nothing of MCP's handshake.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 Message = dict[str, Any]
 
 _REPLY_SECONDS = 30.0
-"""Seconds that a server has to accept a reply to its own request."""
+"""Seconds for a server to accept a reply to its own request."""
 
 _AN_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
 
@@ -55,13 +55,13 @@ def to_wire(message: Message) -> bytes:
     try:
         return pydantic_core.to_json(message)
     except ValueError:
-        # Half a surrogate pair is not valid text, but JSON can carry it, so it passes.
+        # A lone surrogate is not valid text, but JSON can carry it, so it is passed on.
         return json.dumps(message, separators=(",", ":")).encode()
 
 
 def _around(arguments: Written, message: Message, params: Mapping[str, Any]) -> bytes:
-    """The message with arguments whose JSON is there already."""
-    # Nobody outside can know the mark, so nothing in the message can be mistaken for it.
+    """The message as JSON, around arguments that are JSON already."""
+    # The mark is random, so nothing in the message can be mistaken for it.
     mark = secrets.token_hex(16)
     whole = to_wire({**message, "params": {**params, "arguments": mark}})
     return whole.replace(f'"{mark}"'.encode(), arguments.json)
@@ -97,7 +97,7 @@ class Peer:
         self.own(owner)
 
     def own(self, owner: ClientLink | None) -> None:
-        """From now on, messages that belong to no request go to this client."""
+        """Send messages that belong to no request to this client from now on."""
         self.owner = owner
         self._to_owner = OrderedNotices(owner.tell, self.limits.pending_notifications) if owner is not None else None
 
@@ -110,7 +110,7 @@ class Peer:
 
     @property
     def is_working(self) -> bool:
-        """Whether the server has a request to answer, apart from streams that stay open."""
+        """Whether the server has a request to answer, not counting streams that stay open."""
         return any(exchange.timeout is not None for exchange in self._exchanges.values())
 
     def awaits(self, number: int) -> bool:
@@ -119,7 +119,7 @@ class Peer:
         return exchange is not None and not exchange.answer.done()
 
     async def release_streams(self, number: int) -> None:
-        """The server ended the stream of a request before its response, and will be asked for the rest."""
+        """The server ended a request's stream before its response: deliver what came, then end the client's stream."""
         exchange = self._exchanges.get(number)
         if exchange is not None and exchange.link is not None:
             await exchange.told()
@@ -176,7 +176,7 @@ class Peer:
         await self._wire.deliver(message, headers or {})
 
     def _abandon(self, number: int, method: str, reason: str) -> None:
-        """Tell the server that nobody waits any more; not awaited, because the caller may be in a hurry."""
+        """Tell the server that a request was cancelled; in the background, so that the caller need not wait."""
         if method in ("initialize", "server/discover") or self.closed.is_set():
             return
         if len(self._tasks) < self.limits.pending_notifications:
@@ -200,7 +200,7 @@ class Peer:
                 self._begin_answer(read, related)
 
     def _batch(self, messages: list[Any]) -> list[Any]:
-        """Of several messages at a time, as in revision 2025-03-26, those that are read."""
+        """The messages of a batch, as in revision 2025-03-26, up to the limit."""
         if len(messages) > self.limits.batch_messages:
             self._dropped("a batch has more messages than limits.batch_messages allows")
         return messages[: self.limits.batch_messages]
@@ -211,18 +211,18 @@ class Peer:
             self._reply(invalid.id, RpcError(types.INVALID_REQUEST, invalid.why))
 
     def lose_overlong(self, line: OverlongLine) -> None:
-        """A message was too long to be read."""
+        """Handle a message that was too long to be read."""
         self._dropped("a message is longer than limits.message_bytes allows")
         most = self.limits.message_bytes
         self._lose(line, f"its response is longer than {most:,} bytes (limits.message_bytes)")
 
     def lose_unreadable(self, line: bytes | bytearray) -> None:
-        """A message is not readable JSON, for example because it is nested thousands of levels deep."""
+        """Handle a message that is not readable JSON, for example because it is nested thousands of levels deep."""
         self._dropped("a message cannot be read")
         self._lose(OverlongLine.of(line), "its response cannot be read")
 
     def _lose(self, line: OverlongLine, why: str) -> None:
-        """Fail the call that such a message answers, if known, instead of letting it wait."""
+        """Fail the call that a lost message answers, if known, instead of letting it wait."""
         numbers = [int(found) for found in _AN_ID.findall(line.head)[:1] + _AN_ID.findall(line.tail)[-1:]]
         only = [*self._exchanges][:1] if len(self._exchanges) == 1 else []
         number = next((number for number in [*numbers, *only] if number in self._exchanges), None)
@@ -230,7 +230,7 @@ class Peer:
             self._exchanges[number].fail(ExchangeLost(why))
 
     def close(self) -> None:
-        """The connection has ended, so nothing waits for a response any more."""
+        """Fail everything that waits for a response, because the connection has ended."""
         self.closed.set()
         self._has_room.set()
         if not self._exchanges:
@@ -243,7 +243,7 @@ class Peer:
     def _resolve(self, answer: Answer) -> None:
         exchange = self._exchanges.get(answer.number)
         if exchange is None or exchange.answer.done():
-            # For a call that nobody waits for any more, or a second response.
+            # The response to an abandoned call, or a second response.
             return
         if answer.error is not None:
             exchange.fail(answer.error)
@@ -273,11 +273,11 @@ class Peer:
         elif self._to_owner is not None:
             self._to_owner.put(method, params)
 
-    # Questions of the server.
+    # The server's questions.
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the server leaves so many replies unread that nothing more should be read from it."""
+        """Whether the server has left so many replies unread that nothing more should be read from it."""
         return not self._has_room.is_set()
 
     async def room(self) -> None:
@@ -304,7 +304,7 @@ class Peer:
         except RpcError as error:
             self._reply(question.id, error)
         except Exception:
-            # Our own fault, and logged as such; the server must not wait for it.
+            # A bug of ours, which is logged; the server must not wait for an answer because of it.
             self._reply(question.id, RpcError(types.INTERNAL_ERROR, "Cannot ask the client."))
             raise
         finally:
@@ -317,7 +317,7 @@ class Peer:
         if exchange is None:
             return await link.ask(method, params)
         with exchange.asking():
-            # What was said before the question is heard before it.
+            # Deliver earlier notifications before the question.
             await exchange.told()
             return await link.ask(method, params)
 

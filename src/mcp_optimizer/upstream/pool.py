@@ -1,9 +1,9 @@
-"""All servers, each started, watched and restarted by its own supervisor.
+"""All servers of a gateway, each started, watched and restarted by its own supervisor.
 
 No server waits for another. Changes (a server is up, its tools changed, it died) go to listeners at once, in the event
 loop, as frozen values (`reporting`). A server whose entry changed starts after the process of the former entry has
-ended, because many hold a lock or a port. Calls of all clients share one session with each server, except where that
-would mix them up: see `client_sessions`. Called by the gateway and the catalog.
+ended, because many servers hold a lock or a port. All clients share one session with each server, except where that
+would mix up their calls: see `client_sessions`. Called by the gateway and the catalog.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mcp_optimizer.upstream.client_sessions import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls, Request
 from mcp_optimizer.upstream.reporting import ServerLog, ServerNews
 from mcp_optimizer.upstream.server_calls import once_approved
-from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, Recall, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
 from mcp_optimizer.upstream.transports import processes
 from mcp_optimizer.upstream.transports.connecting import Connect, connecting, one_by_one
@@ -58,10 +58,10 @@ class UnsettledServers:
             self._is_over.set()
 
     async def over(self, timeout: float) -> None:
-        """Wait until no server is starting any more, or until the time is up."""
+        """Wait until no server is starting, or until the time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                # Woken, others may have begun to start.
+                # Check again after waking, because other servers may have begun to start.
                 while self._names:
                     await self._is_over.wait()
 
@@ -72,8 +72,8 @@ _STARTS_IN_ONE_TURN = 20
 
 
 async def begin_serving(serving: Iterable[Callable[[], Coroutine[Any, Any, None]]], tasks: anyio.abc.TaskGroup) -> None:
-    """Begin to serve. Thousands in one turn of the event loop would let all else wait for a third of a second, and a
-    hundred for a tenth of a second while other threads work.
+    """Start these tasks, a few per iteration of the event loop. Starting thousands at once would block everything else
+    for a third of a second, and a hundred for a tenth of a second while other threads work.
     """
     for number, serve in enumerate(serving, 1):
         tasks.start_soon(serve)
@@ -82,10 +82,14 @@ async def begin_serving(serving: Iterable[Callable[[], Coroutine[Any, Any, None]
 
 
 class ServerLifetime:
-    """`serve` is a task of the pool; `end` lets its calls finish, then ends it and no other."""
+    """One server from its start to its end. `serve` runs as a task of the pool; `end` lets its calls finish, then ends
+    only this server.
+    """
 
     def __init__(self, server: Supervisor, pause: float, before: ServerLifetime | None = None) -> None:
-        """`pause`: seconds before a supervisor that failed by a fault of ours goes on."""
+        """`pause`: seconds before a supervisor that failed because of our own bug is restarted. `before`: the server to
+        wait for.
+        """
         self.server = server
         self._pause = pause
         self._before = before
@@ -99,15 +103,15 @@ class ServerLifetime:
                 await self._before.ended.wait()
                 self._before = None
             if self.server.can_run and not self._is_ending:
-                # Ended from inside: cancelling a task from outside would interrupt the shielded end of its child
-                # process. Made here, because a scope needs an event loop, and a library user may have none yet.
+                # Ended through this scope: cancelling the task from outside would interrupt the shielded end of its
+                # child process. Created here, because a scope needs an event loop, which may not exist before.
                 with anyio.CancelScope() as self._scope:
                     await self._keep_alive()
         finally:
             self.ended.set()
 
     async def end(self, seconds: float) -> None:
-        """Let the calls in progress finish, for so long; those that have not by then get an error."""
+        """End the server after its calls in progress; calls that take longer than `seconds` get an error."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.server.admission.emptied()
@@ -119,7 +123,7 @@ class ServerLifetime:
         await self.ended.wait()
 
     async def _keep_alive(self) -> None:
-        """A fault of ours in one server's loop must not reach the others, which share the pool's scope."""
+        """Run the supervisor, and restart it after a bug of ours, which must not reach other servers of the pool."""
         while True:
             try:
                 await self.server.run()
@@ -130,7 +134,7 @@ class ServerLifetime:
 
 @dataclass(frozen=True)
 class AppliedEntries:
-    """What other entries changed, by the names of servers."""
+    """The effect of applying new entries, by server name."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -149,10 +153,12 @@ class UpstreamPool:
         news: ServerNews | None = None,
         connect: Connect | None = None,
         authorize: Authorize = no_authorization,
+        recall: Recall | None = None,
     ) -> None:
         """`news` is told what happens to the servers; `connect` is how they are reached; `authorize`, how they are told
-        who calls.
+        who calls. `recall` has what is known of servers that need not start before they are needed.
         """
+        self._recall: Recall | None = recall
         self._reach = one_by_one(connect or connecting(authorize, network=options.network), options.pacer)
         self._authorize = authorize
         self._options = options
@@ -162,9 +168,11 @@ class UpstreamPool:
         self._client_info = {"name": "mcp-optimizer", "version": version}
         self._logs: dict[str, ServerLog] = {}
         self._ending: set[ServerLifetime] = set()
-        """Of servers that were changed or removed, until their processes have ended."""
+        """Servers that were changed or removed, until their processes have ended."""
         self._last_ending: dict[str, ServerLifetime] = {}
         self._terms = {spec.name: self._term(spec) for spec in specs}
+        # An entry that is added later starts at once: the person who adds it wants to see whether it runs.
+        self._recall = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -175,8 +183,8 @@ class UpstreamPool:
         self._running = asyncio.create_task(self._run(), name="upstream pool")
 
     async def stop(self) -> None:
-        """Fail all waiting calls because the gateway stops, and end all servers at the same time."""
-        # First of all, so that no server that ends now is restarted.
+        """Fail all waiting calls because the gateway stops, and end all servers concurrently."""
+        # First, so that no server that ends now is restarted.
         self._stopping.set()
         for server in self._everybody():
             server.interrupt()
@@ -189,7 +197,7 @@ class UpstreamPool:
                 raise failure
 
     async def drained(self, timeout: float) -> None:
-        """Accept no more calls, and wait until those in progress are answered, or until the time is up."""
+        """Accept no more calls, and wait until those in progress have ended, or until the time is up."""
         for term in self._terms.values():
             term.server.take_no_more()
         with contextlib.suppress(TimeoutError):
@@ -198,15 +206,15 @@ class UpstreamPool:
                     await admission.emptied()
 
     async def _run(self) -> None:
-        # One scope for all, ended from inside: cancelling a task from outside would interrupt the shielded end of its
-        # child process.
+        # One scope for all servers, cancelled from inside: cancelling a task from outside would interrupt the shielded
+        # end of its child process.
         async with anyio.create_task_group() as self._tasks:
             await begin_serving([term.serve for term in self._terms.values()], self._tasks)
             await self._stopping.wait()
             self._tasks.cancel_scope.cancel()
 
     def _everybody(self) -> Iterator[Supervisor]:
-        """Every server, and those that are ending."""
+        """All servers, including those that are ending."""
         for term in (*self._terms.values(), *self._ending):
             yield term.server
 
@@ -215,13 +223,13 @@ class UpstreamPool:
             raise ServerUnavailable(name, f"There is no server {quoted(name)} any more: its entry was removed.")
         return self._terms[name].server
 
-    # Other entries.
+    # New entries.
 
     def apply(self, specs: Sequence[ServerSpec]) -> AppliedEntries:
-        """Use these servers from now on, in this order; in effect when it returns, while servers start and end.
+        """Use these servers from now on, in this order. In effect on return, while servers still start and end.
 
-        A server whose entry is the same goes on as if nothing had happened, and so does one whose entry differs only
-        in what its session does not depend on. Others are ended, after their calls, and started again.
+        A server whose entry is unchanged, or differs only in parts that its session does not depend on, keeps running.
+        Others are ended after their calls, and started again.
         """
         if self._stopping.is_set():
             return AppliedEntries(unchanged=tuple(self._terms))
@@ -242,7 +250,7 @@ class UpstreamPool:
         )
 
     def restart(self, name: str) -> None:
-        """End a server after its calls, and start it again without a pause; returns at once."""
+        """End a server after its calls in progress, and start it again without a pause; returns at once."""
         server = self._named(name).server
         if not server.can_run:
             raise ConfigurationError(f"The server {name!r} cannot be started: {server.state.reason.rstrip('.')}.")
@@ -250,13 +258,18 @@ class UpstreamPool:
             self._logs[name].happened("is restarted on request")
             self._replace(name, server.spec, f"The server {name!r} was restarted")
 
+    def wake(self, name: str) -> None:
+        """Start a server that rests, because it is needed; returns at once."""
+        if name in self._terms:
+            self._terms[name].server.wake()
+
     def log(self, name: str) -> list[str]:
-        """The last lines of a server's stderr, and what happened to it; the oldest first, without its secrets."""
+        """The last lines of a server's stderr, and what happened to it; oldest first, without its secrets."""
         self._named(name)
         return [str(line) for line in self._logs[name].lines()]
 
     def _named(self, name: str) -> ServerLifetime:
-        """For people, who may mistype a name."""
+        """The server with a name that a person gave, who may have mistyped it."""
         if name not in self._terms:
             known = listed(list(self._terms)) or "none"
             raise ConfigurationError(f"There is no server {quoted(name)}. Servers: {known}.")
@@ -270,7 +283,7 @@ class UpstreamPool:
             return
         self._logs[name].happened("its entry changed")
         if replace(spec.of_session, disabled=False) != replace(before.spec.of_session, disabled=False):
-            # Whatever has this name from now on is not what was known under it.
+            # The name now means another server, so listeners must forget what they know about it.
             self._news.gone(name)
         self._replace(name, spec, f"The entry of the server {name!r} was changed")
 
@@ -299,6 +312,7 @@ class UpstreamPool:
             self._authorize(spec),
             log,
             before.server if before is not None else None,
+            self._recall,
         )
         return ServerLifetime(server, self._options.longest_pause, self._last_ending.get(spec.name))
 
@@ -328,13 +342,13 @@ class UpstreamPool:
         return [server.admission for server in self._everybody()]
 
     async def settled(self, timeout: float) -> None:
-        """Wait until no server is starting any more, or until the time is up."""
+        """Wait until no server is starting, or until the time is up."""
         await self._starting.over(timeout)
 
     def call(
         self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL
     ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """One request to a running server, under its deadline; its raw result."""
+        """Send one request to a running server, under its deadline; returns the raw result."""
         return self._server(server).request(method, params, caller)
 
     async def answer_here(
@@ -344,8 +358,8 @@ class UpstreamPool:
         caller: Caller,
         answer: Callable[[Caller], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
-        """A call that this process answers itself. If a person must agree first, a modern client is asked by a result,
-        and the call waits for the request with the answer.
+        """Make a call that this process answers itself. If a person must agree first, a modern client is asked by a
+        result, and the call waits for the request with the answer.
         """
         request = Request.of(server, "tools/call", params)
         if caller.is_continuing:
@@ -355,13 +369,11 @@ class UpstreamPool:
         return await self._parked.begin(request, caller, partial(once_approved, answer))
 
     def parked(self, caller: Caller) -> Parked | None:
-        """The parked call that a client's answers continue, if any; raises the error that the call failed with
-        meanwhile.
-        """
+        """The parked call that a client's answers continue, if any; raises the call's error if it failed meanwhile."""
         return self._parked.find(caller)
 
     async def watch_resource(self, server: str, uri: str) -> None:
-        """Have the news tell when a resource changes; also after the server was restarted."""
+        """Report changes of a resource through the news, also after the server was restarted."""
         await self._server(server).watch(uri)
 
     async def unwatch_resource(self, server: str, uri: str) -> None:
@@ -373,7 +385,7 @@ class UpstreamPool:
         self._only_client.client_connected(client)
 
     def client_left(self, key: str) -> None:
-        """A client is gone: its own sessions end."""
+        """End the own sessions of a client that has left."""
         for server in self._everybody():
             server.own.leave(key)
 
@@ -383,7 +395,7 @@ class UpstreamPool:
         await asyncio.gather(*(session.tell(method, params) for session in sessions if session is not None))
 
     async def set_log_level(self, key: str, level: str) -> None:
-        """Set the log level in every session that a client owns; later sessions are told when they open."""
+        """Set the log level in every session that a client owns; later sessions get it when they open."""
         for server in list(self._everybody()):
             session = server.owned_by(key)
             if session is not None and not session.is_modern and session.can("logging"):

@@ -1,6 +1,6 @@
-"""Questions from servers to clients: who may be asked for what, and in whose name.
+"""Checks and labels questions from servers to clients.
 
-A client is asked only for declared capabilities, and every question names the server by its name in the server file,
+A client is asked only for declared capabilities, and every question contains the server's name from the server file,
 which no server can choose. Called wherever a question goes to a client. Pure, except for `AskedBy`, which is a client
 as one server sees it.
 """
@@ -18,20 +18,20 @@ from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.request_errors import RpcError
 
 SERVER_META_KEY = "mcp-optimizer/server"
-"""In `_meta` of every question: the server that asks."""
+"""The key in the `_meta` of every question for the server that asks."""
 
 ELICITATION, _SAMPLING = "elicitation/create", "sampling/createMessage"
 
 
 class OwnQuestion(dict[str, Any]):
-    """The parameters of a question that the gateway itself asks, and says so. No server can send this type."""
+    """The parameters of a question by the gateway itself, whose text says so. No server can send this type."""
 
 
 _FEATURES = {ELICITATION: "elicitation", _SAMPLING: "sampling", "roots/list": "roots"}
 """The capability that a client must declare for each kind of question."""
 
 _SHOWN = ("title", "description")
-"""What people read of a form."""
+"""The parts of a form that people read."""
 
 
 def can_be_asked(capabilities: Mapping[str, Any]) -> bool:
@@ -45,7 +45,7 @@ def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, A
     if not isinstance(declared, Mapping):
         return RpcError(types.METHOD_NOT_FOUND, f"{method}: this client does not support it")
     mode = params.get("mode", "form")
-    # Elicitation without a mode is by form.
+    # A missing mode means a form.
     if method == ELICITATION and (not isinstance(mode, str) or mode not in (declared or {"form": {}})):
         return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support the mode {str(mode)[:80]!r}")
     if method == _SAMPLING and ("tools" in params or "toolChoice" in params) and "tools" not in declared:
@@ -54,7 +54,7 @@ def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, A
 
 
 def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A question that names its server: for programs in `_meta`, for people at the start of the text."""
+    """The question with its server's name added: for programs in `_meta`, for people at the start of the text."""
     if isinstance(params, OwnQuestion):
         return dict(params)
     meta = params.get("_meta")
@@ -69,7 +69,7 @@ def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _legible(form: Mapping[str, Any]) -> dict[str, Any]:
-    """A form whose titles and descriptions cannot mislead its reader with control characters."""
+    """The form without control characters in titles and descriptions, which could mislead its reader."""
     fields, shown = properties_of(form), _printable(form)
     if fields:
         shown["properties"] = {
@@ -84,14 +84,14 @@ def _printable(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class AskedBy:
-    """A client as one server sees it: asked only for declared capabilities, and in the server's name."""
+    """A client as one server sees it: asked only for declared capabilities, with the server's name in the question."""
 
     __slots__ = ("_link", "_server", "capabilities", "is_modern", "key", "log_level")
 
     def __init__(self, link: ClientLink, server: str) -> None:
         self._link = link
         self._server = server
-        # What a link says of its client never changes, and a call asks for it several times.
+        # Copied, because these never change and a call reads them several times.
         self.key, self.capabilities = link.key, link.capabilities
         self.is_modern, self.log_level = link.is_modern, link.log_level
 

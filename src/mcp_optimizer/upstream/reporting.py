@@ -1,7 +1,7 @@
 """Reports what happens to servers: to listeners, to the log of each server, and as its state.
 
-`ServerNews` is made first, given to the pool, and listened to by other rooms, so the pool knows none of its listeners;
-they are called at once, in the event loop. `ServerLog` keeps the last lines of a server's stderr and what became of the
+`ServerNews` is created first and passed to the pool, and other rooms add listeners, so the pool knows none of them;
+they are called at once, in the event loop. `ServerLog` keeps the last lines of a server's stderr and the events of the
 server, for people. `StateReporter` belongs to one supervisor and feeds both, without the server's secrets.
 """
 
@@ -26,19 +26,19 @@ from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 from mcp_optimizer.upstream.diagnostics import Failure
 from mcp_optimizer.upstream.handshake import Agreement
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.state import AGREED, UpstreamState, initial_state
+from mcp_optimizer.upstream.state import AGREED, KnownServer, UpstreamState, initial_state
 
 logger = logging.getLogger(__name__)
 
 OnState = Callable[[UpstreamState], None]
 OnGone = Callable[[str], None]
-"""A server was removed, or its name now means another one: nothing that was known of it holds any longer."""
+"""Called when a server was removed, or its name now means another server: everything known about it is void."""
 OnServerNotice = Callable[[str, str, Mapping[str, Any]], None]
-"""A server's notification for all clients: server, method, params."""
+"""Called with a server's notification for all clients: server, method, params."""
 
 
 class ServerNews:
-    """A server came, changed or went; or says something that is meant for everybody."""
+    """Calls listeners when a server is added, changes or is removed, and for its notifications to all clients."""
 
     def __init__(self) -> None:
         self._on_state: list[OnState] = []
@@ -48,7 +48,7 @@ class ServerNews:
     def listen(
         self, on_state: OnState | None = None, on_notice: OnServerNotice | None = None, on_gone: OnGone | None = None
     ) -> None:
-        """Be told from now on, after those who listen already."""
+        """Add listeners, which are called after the existing ones."""
         if on_state is not None:
             self._on_state.append(on_state)
         if on_gone is not None:
@@ -74,7 +74,7 @@ class ServerNews:
 
 @contextlib.contextmanager
 def _failing_alone(server: str) -> Iterator[None]:
-    """Whoever listens may fail; the server that is spoken of goes on, and so do the others who listen."""
+    """Log a listener's error, which must not affect the server or other listeners."""
     try:
         yield
     except Exception:
@@ -86,11 +86,11 @@ _EVENT_LENGTH = 1_000
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line: when, whose words, and what."""
+    """One line: its time, source and text."""
 
     at: float
     source: str
-    """`stderr`: the server's own words; `gateway`: what happened to it."""
+    """`stderr`: written by the server; `gateway`: an event of the server."""
     text: str
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class LogLine:
 
 
 class ServerLog:
-    """A bounded number of lines and bytes; the oldest are dropped."""
+    """The log of one server, bounded in lines and bytes; the oldest lines are dropped."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, clock: Callable[[], float] = time.time) -> None:
         self._limits = limits
@@ -108,15 +108,15 @@ class ServerLog:
         self._bytes = 0
 
     def said(self, text: str) -> None:
-        """The server wrote a line to its stderr."""
+        """Add a line that the server wrote to its stderr."""
         self._add("stderr", text[: self._limits.stderr_line])
 
     def happened(self, event: str) -> None:
-        """Something became of the server. Half of an event may be the server's own words."""
+        """Add an event of the server. Cut, because it may quote the server."""
         self._add("gateway", event[:_EVENT_LENGTH])
 
     def lines(self) -> list[LogLine]:
-        """The oldest first."""
+        """All lines, oldest first."""
         return list(self._lines)
 
     def _add(self, source: str, text: str) -> None:
@@ -132,7 +132,7 @@ def _size(line: LogLine) -> int:
 
 
 class StateReporter:
-    """The state of a server. Listings pass through; only their summaries are kept."""
+    """Keeps and reports the state of a server. Reports complete listings, but keeps only their summaries."""
 
     def __init__(self, spec: ServerSpec, told: OnState, redactor: Redactor, log: ServerLog, restarts: int = 0) -> None:
         self.state = replace(initial_state(spec), since=time.time(), restarts=restarts)
@@ -150,26 +150,55 @@ class StateReporter:
             self._told(state)
 
     def up(self, agreement: Agreement, listing: Listing, seconds: float, stray: str = "") -> None:
-        """`stray`: what it wrote to its output that is no message."""
+        """Report that the server runs. `stray`: a line on its stdout that is not MCP."""
         agreed = {name: getattr(agreement, name) for name in AGREED} | {"stray": stray}
         self._log.happened(f"runs; started in {seconds:.1f} s with {counted(listing.size, 'tool')}")
-        self.change(status=ServerStatus.RUNNING, listing=listing, reason="", failure=None, started_in=seconds, **agreed)
+        self.change(
+            status=ServerStatus.RUNNING,
+            listing=listing,
+            reason="",
+            failure=None,
+            started_in=seconds,
+            is_waking=False,
+            **agreed,
+        )
+
+    def rest(self, known: KnownServer | None = None) -> None:
+        """It does not run until it is needed. `known`: what it was before, of a server that did not run yet."""
+        resting: dict[str, Any] = {"status": ServerStatus.RESTING, "reason": "", "failure": None, "is_waking": False}
+        if known is not None:
+            agreed = {name: getattr(known, name) for name in AGREED}
+            resting |= agreed | {"listing": Listing(summary_of=known.tools)}
+        else:
+            self._log.happened("is stopped, because nothing has used it for a while; it starts when it is needed")
+        self.change(**resting)
+
+    def wake(self) -> None:
+        """It was resting, and is started because it is needed."""
+        self._log.happened("is needed, and started")
+        self.change(status=ServerStatus.STARTING, is_waking=True)
 
     def down(self, failure: Failure, *, is_restarting: bool = False) -> None:
-        """`is_restarting`: it ran, and is started again within moments."""
+        """Report that the server is down. `is_restarting`: it ran, and is restarted within moments."""
         reason = self._redactor.text(printable(failure.text))
         status = ServerStatus.LOGIN_NEEDED if failure.kind is FailureKind.LOGIN else ServerStatus.FAILED
         if not self._is_over and (status, reason) != (self.state.status, self.state.reason):
             self._log.happened(f"is down: {reason}")
         is_restarting = is_restarting and status is ServerStatus.FAILED
-        down = {"status": status, "reason": reason, "failure": failure.kind, "is_restarting": is_restarting}
+        down = {
+            "status": status,
+            "reason": reason,
+            "failure": failure.kind,
+            "is_restarting": is_restarting,
+            "is_waking": False,
+        }
         self.change(**down, listing=Listing())
 
     def heard(self, line: str) -> None:
-        """A line that the server wrote to its stderr."""
-        # First made printable: a colour inside a secret must not hide it here and be dropped later.
+        """Log a line that the server wrote to its stderr."""
+        # Made printable first: a colour code inside a secret would hide it from the redactor and be dropped later.
         self._log.said(self._redactor.text(printable(line)))
 
     def end(self) -> None:
-        """Somebody else has its name from now on: nothing more is told of this one."""
+        """Stop reporting, because another server may have the name from now on."""
         self._is_over = True

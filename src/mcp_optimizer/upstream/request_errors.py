@@ -1,8 +1,8 @@
-"""The ways in which a request to a server ends without a result.
+"""The errors of a request to a server that ends without a result.
 
-Refused: the server responded with an error and is alive; if it wants a login, only a person can help. Lost: this one
-exchange broke, and the server may be alive. Gone: the server or its session has ended. Confusing them restarts healthy
-servers, or waits for dead ones.
+Refused: the server responded with an error and is alive; if it requires a login, only a person can help. Lost: this one
+exchange broke, and the server may be alive. Gone: the server or its session has ended. Confusing them would restart
+healthy servers, or wait for dead ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 _LOGIN_NEEDED = -32001
-"""Of the range that the protocol leaves to implementations."""
+"""From the range that the protocol leaves to implementations."""
 
 
 class RpcError(Exception):
@@ -24,7 +24,7 @@ class RpcError(Exception):
 
 
 class LoginNeeded(RpcError):
-    """Refused: the server wants a login that only a person can make. The message says how."""
+    """Refused: the server requires a login that only a person can make. The message says how."""
 
     def __init__(self, message: str) -> None:
         super().__init__(_LOGIN_NEEDED, message)
@@ -45,7 +45,7 @@ class RpcTimeout(ExchangeLost):
         super().__init__(f"{method} was not answered within {seconds:g} s")
         self.seconds = seconds
         self.in_all = in_all
-        """It kept reporting progress, or asking, until the maximum duration of any call."""
+        """Whether it kept reporting progress, or asking, until the maximum duration of any call."""
 
 
 class ServerGone(Exception):

@@ -1,9 +1,9 @@
-"""The calls of clients to one server, each from its admission to its result.
+"""Handles clients' calls to one server, each from its admission to its result.
 
-A call is parked where a modern client must answer, agree or log in first; a login is asked for through the client that
-called, by the gateway and never by a server. A modern server that needs input says so in its result: a legacy client is
-asked in the middle of its call instead, and gets the final result. Used by the supervisor, which knows the sessions of
-its server and what an error means for it.
+A call is parked if a modern client must answer, agree or log in first. Only the gateway asks for a login, through the
+client that called; a server never does. A modern server that needs input says so in its result; a legacy client is then
+asked in the middle of its call, and gets the final result. Used by the supervisor, which knows the sessions of its
+server and what an error means for it.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ Call = Callable[[Caller], Awaitable[dict[str, Any]]]
 
 
 class LoginInCall:
-    """Logins to one server, made by whoever called."""
+    """Logins to one server, made by the users of clients in the middle of their calls."""
 
     def __init__(self, authorization: Authorization | None, parked: ParkedCalls) -> None:
         self._authorization = authorization
         self._parked = parked
         self._under_way: dict[str, asyncio.Future[bool]] = {}
-        """The login that each client is making, and whether it was made."""
+        """The login in progress of each client; its result is whether the login was made."""
 
     async def first(self, needed: LoginRequired, request: Request, caller: Caller, again: Call) -> dict[str, Any]:
-        """The result of a call that is made again after the login that it needed; raises `needed` if there is none."""
+        """Ask for the login that a call needs, then repeat the call; raises `needed` if no login is made."""
         authorization, link = self._authorization, caller.link
         if authorization is None or link is None:
             raise needed
         if refusal(link.capabilities, _LOGIN_QUESTION, {"mode": "url"}) is not None:
             raise needed
         after = partial(self._after_login, authorization, needed, again)
-        # A modern client is asked by a result, and calls again when its user has answered.
+        # A modern client is asked by a result, and calls again after its user has answered.
         is_parked = link.is_modern and request.method in INPUT_REQUIRED_METHODS
         return await (self._parked.begin(request, caller, after) if is_parked else after(caller))
 
@@ -65,7 +65,7 @@ class LoginInCall:
         return await again(caller)
 
     async def _logged_in(self, authorization: Authorization, link: ClientLink, server: str) -> bool:
-        """Whether the client's user has logged in. Calls at the same time share one question."""
+        """Whether the client's user has logged in. Concurrent calls share one question."""
         if (asked := self._under_way.get(link.key)) is not None:
             return await asyncio.shield(asked)
         asked = self._under_way[link.key] = asyncio.get_running_loop().create_future()
@@ -75,12 +75,12 @@ class LoginInCall:
         finally:
             del self._under_way[link.key]
             if not asked.done():
-                # The one who asked is gone; the others are told to try again.
+                # The call that asked was cancelled; the other calls fail with `LoginRequired`.
                 asked.set_result(False)
 
 
 async def once_approved(call: Call, caller: Caller) -> dict[str, Any]:
-    """Make a call after a person has agreed to it, who is asked like the server would ask."""
+    """Make a call after a person has agreed to it, who is asked as if the server had asked."""
     assert caller.approval is not None
     await caller.approval(caller)
     return await call(caller._replace(approval=None, is_parked=True))
@@ -105,7 +105,7 @@ def _login_question(server: str, address: str) -> OwnQuestion:
 
 
 _MOST_ROUNDS = 20
-"""A server that is never satisfied must not keep a client busy forever."""
+"""Maximum rounds of input per call: a server that is never satisfied must not keep a client busy forever."""
 
 _MOST_INPUTS = 16
 """Maximum questions in one result."""
@@ -117,8 +117,8 @@ async def with_input(
     caller: Caller,
     session: UpstreamSession,
 ) -> dict[str, Any]:
-    """The result of a call after the questions of its first result were answered, if the client cannot answer them
-    itself. `call` is the same call with the answers.
+    """The result of a call whose first result asks for input. A legacy client is asked here, and `call` repeats the
+    call with the answers; a modern client gets the questions.
     """
     link = caller.link
     if link is None:
@@ -139,7 +139,7 @@ async def with_input(
 
 
 def _input_requests(result: Mapping[str, Any], server: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """The requests in a result: by key, the method and its parameters."""
+    """The input requests in a result, by key: the method and its parameters."""
     requests = result.get("inputRequests")
     requests = requests if isinstance(requests, dict) else {}
     if len(requests) > _MOST_INPUTS:
@@ -153,7 +153,7 @@ def _input_requests(result: Mapping[str, Any], server: str) -> dict[str, tuple[s
 
 
 def _for_modern_client(result: dict[str, Any], link: ClientLink, server: str) -> dict[str, Any]:
-    """The result for a client that handles such results itself: only declared capabilities, in the server's name."""
+    """The result for a modern client, which answers the questions itself: checked and with the server's name added."""
     asked = {}
     for key, (method, params) in _input_requests(result, server).items():
         if (refused := refusal(link.capabilities, method, params)) is not None:
@@ -164,19 +164,19 @@ def _for_modern_client(result: dict[str, Any], link: ClientLink, server: str) ->
 
 
 async def _ask_all(requests: Mapping[str, tuple[str, Mapping[str, Any]]], link: ClientLink) -> dict[str, Any]:
-    """One after the other, because a user is not asked two things at once."""
+    """Ask one question after another, because a user should not be asked two things at once."""
     return {key: await link.ask(method, params) for key, (method, params) in requests.items()}
 
 
 SessionFor = Callable[[ClientLink | None], Awaitable[UpstreamSession]]
-"""The session that a client's calls take."""
+"""Returns the session for a client's calls."""
 
 Ask = Callable[[UpstreamSession, str, dict[str, Any], Caller], Coroutine[Any, Any, dict[str, Any]]]
 """Sends one request and returns its result."""
 
 
 class ServerCalls:
-    """Calls to one server, each from its admission to its result."""
+    """Makes calls to one server, each from its admission to its result."""
 
     def __init__(
         self,
@@ -195,17 +195,17 @@ class ServerCalls:
         self._ask = ask
 
     async def make(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """The result of a call, or the question of its server."""
+        """Make a call; returns its result, or its server's question."""
         if caller.link is not None:
             caller = caller.through(asked_by(caller.link, self._server))
-        # A parked call takes no place: its server works on it only while a request of its client is open.
+        # A parked call takes no place: only a call with an open request of its client counts.
         principal = caller.principal
         place = await self._admission.begin(principal.id, is_one_of_many=principal.is_one_of_many)
         try:
             if caller.is_continuing or self._parked.find(caller) is not None:
                 return await self._parked.go_on(self._request(method, params), caller)
             if caller.approval is not None:
-                # A modern client whose user must agree first is asked by a result, too.
+                # If the user must agree first, a modern client is asked by a result, too.
                 again = partial(once_approved, partial(self._anew, method, params))
                 return await self._parked.begin(self._request(method, params), caller, again)
             return await self._answered(method, params, caller)

@@ -1,8 +1,8 @@
 """One session with one server, modern or legacy.
 
-Results are returned as the raw JSON the server sent, and requests are sent as the caller made them, with what the era
-requires around them. The server sees the capabilities of its client: in legacy those of the session's owner, in modern
-those of each call's client. Knows nothing of restarts.
+Results are returned as the raw JSON the server sent, and requests are sent as the caller made them, plus the metadata
+and headers that the era requires. The server sees the capabilities of its client: in legacy those of the session's
+owner, in modern those of each call's client. Used by the supervisor; knows nothing of restarts.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ logger = logging.getLogger(__name__)
 
 _FIRST_LISTEN_PAUSE = 1.0
 _LONGEST_LISTEN_PAUSE = 60.0
-"""Seconds before a stream that ended is opened again: at first, and after it ended repeatedly."""
+"""Seconds before a stream that ended is reopened: at first, and after it ended repeatedly."""
 
 _ENVELOPE = frozenset((types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.CLIENT_CAPABILITIES_META_KEY))
-"""What a request says about its sender: the client's to us, ours to the server."""
+"""The metadata keys about a request's sender. The client's values are replaced by ours for the server."""
 
 
 class UpstreamSession:
@@ -93,7 +93,7 @@ class UpstreamSession:
         return self._peer.heard_at
 
     def can(self, capability: str, detail: str | None = None) -> bool:
-        """Whether the server declared a capability, such as resources, or subscribe of resources."""
+        """Whether the server declared a capability such as `resources`, or a detail of it such as `subscribe`."""
         return self.agreement.can(capability, detail)
 
     async def negotiate(self, *, legacy: bool) -> None:
@@ -101,11 +101,11 @@ class UpstreamSession:
         self.agreement = await Handshake(self._peer, self._client_info).agree(legacy=legacy)
 
     def adapt(self, spec: ServerSpec) -> None:
-        """Go on with an entry that is the same to the server: other tools of it are used."""
+        """Use an entry that differs only in parts the server does not see, such as its selection of tools."""
         self._spec = spec
 
     async def list_tools(self, timeout: float, pacer: Pacer) -> Listing:
-        """All tools, within one time limit for all pages together; not counted is what we take to read them."""
+        """All tools, within one time limit for all pages together, which does not count our time to read them."""
         if self.agreement.capabilities and not self.can("tools"):
             return Listing()
 
@@ -124,7 +124,7 @@ class UpstreamSession:
         return listing.of(self._spec.tools) if self._spec.tools else listing
 
     def _note_param_headers(self, tools: Any) -> None:
-        """Remember which parameters are also sent as headers."""
+        """Note the parameters that must also be sent as headers."""
         for tool in tools if isinstance(tools, list) else []:
             name = tool.get("name") if isinstance(tool, dict) else None
             if not isinstance(name, str) or len(self._param_headers) >= self._peer.limits.tools:
@@ -167,7 +167,7 @@ class UpstreamSession:
         return self._peer.request(method, params, timeout, headers=headers, link=caller.link, progress_token=token)
 
     def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """What a request repeats in HTTP headers, so that routers need not read its body."""
+        """The HTTP headers that repeat parts of a request, so that routers need not read its body."""
         headers = {MCP_PROTOCOL_VERSION_HEADER: self.agreement.protocol_version}
         if not self.is_modern:
             return headers
@@ -208,7 +208,7 @@ class UpstreamSession:
         )
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Pass a client's notification on; only legacy has any. Errors are ignored."""
+        """Pass a client's notification on to a legacy server; modern has none. Errors are ignored."""
         if not self.is_modern:
             with contextlib.suppress(RpcError, ExchangeLost, ServerGone):
                 await self._peer.notify(method, params, self._headers(method, {}))
@@ -218,7 +218,7 @@ class UpstreamSession:
         self._peer.own(client)
 
     def close_now(self) -> None:
-        """End the session so that nothing waits for it any more."""
+        """End the session, failing everything that waits for it."""
         self._peer.close()
 
     def failure(self) -> Failure | None:
@@ -228,12 +228,12 @@ class UpstreamSession:
         await self._peer.closed.wait()
 
     async def check_alive(self, timeout: float) -> None:
-        """A cheap round trip. Any response is a sign of life, even a refusal; raises if none comes."""
+        """Make a cheap round trip. Any response is a sign of life, even a refusal; raises if none comes."""
         with contextlib.suppress(RpcError):
             await self._send("server/discover" if self.is_modern else "ping", {}, timeout, LOCAL)
 
     async def watch_lists(self) -> None:
-        """On a modern server, keep the stream open that announces changed lists. Legacy servers just notify."""
+        """Keep the stream open on which a modern server announces changed lists. Legacy servers need none."""
         kinds = {
             f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources") if self.can(kind, "listChanged")
         }
@@ -241,7 +241,7 @@ class UpstreamSession:
             await self._listen(kinds)
 
     async def _listen(self, wanted: dict[str, Any]) -> None:
-        """Until the server refuses; a stream that ends is opened again, after growing pauses."""
+        """Listen until the server refuses; a stream that ends is reopened after growing pauses."""
         pause = _FIRST_LISTEN_PAUSE
         loop = asyncio.get_running_loop()
         while not self.is_closed:
@@ -251,7 +251,7 @@ class UpstreamSession:
             except RpcError:
                 return
             except (ExchangeLost, ServerGone):
-                # If more than this stream failed, it is noticed elsewhere.
+                # If more than this stream failed, the monitoring notices.
                 pass
             if loop.time() - opened_at > _LONGEST_LISTEN_PAUSE:
                 pause = _FIRST_LISTEN_PAUSE
@@ -286,7 +286,7 @@ async def open_session(
     limits: Limits = DEFAULT_LIMITS,
     connect: Connect = connected,
 ) -> AsyncIterator[UpstreamSession]:
-    """Connect to the server. The caller does the handshake, under its own deadline."""
+    """Connect to the server. The caller negotiates, under its own deadline."""
     peer = Peer(on_notice, owner, limits, diagnostics.dropped)
     async with connect(spec, transport, peer, diagnostics):
         session = UpstreamSession(spec, peer, client_info, diagnostics)

@@ -1,12 +1,12 @@
-"""The state of a server, and the timeouts of its supervisor. Frozen values; no effects."""
+"""The state of a server, and the options of the pool. Frozen values; no effects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Start
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import Limits
@@ -30,19 +30,23 @@ class PoolOptions:
     own_sessions: int = 32
     """Maximum clients with their own session on one server."""
     drain: float = 3.0
-    """How long calls in progress may go on after their server's entry was changed or removed."""
+    """How long calls in progress may continue after their server's entry was changed or removed."""
     has_one_client: bool = False
-    """Everything is done for one client, as on stdio: it owns every session."""
+    """Whether the gateway serves a single client, as on stdio, which then owns every session."""
     limits: Limits = field(default_factory=Limits)
-    """How much one server may send."""
+    """The limits on what one server may send."""
     parking: ParkingLimits = field(default_factory=ParkingLimits)
-    """How long calls wait for answers of clients that cannot be asked in the middle of a call."""
+    """The limits for calls that wait for answers of clients that cannot be asked in the middle of a call."""
     network: bool = True
-    """Whether child processes get our variables for proxies and certificates."""
+    """Whether child processes get our environment variables for proxies and certificates."""
     name_call: NameCall | None = None
     """Names calls that wait, if other gateways have to know whose they are."""
+    start: Start = Start.WITH_THE_GATEWAY
+    """When servers start whose entry does not say it."""
+    idle_timeout: float = 600.0
+    """Seconds without use after which a server stops that starts on demand, unless its entry says another time."""
     pacer: Pacer = field(default_factory=Pacer, compare=False, repr=False)
-    """Paces how all servers of the pool are started and their listings read."""
+    """Paces the starts of all servers of the pool, and the reading of their listings."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +58,19 @@ class UpstreamState:
     listing: Listing = field(default_factory=Listing, repr=False)
     reason: str = ""
     failure: FailureKind | None = None
-    """Of a server that failed: what `reason` says, for programs."""
+    """The kind of failure, for programs, if the server failed."""
     protocol_version: str = ""
     server_version: str = ""
     started_in: float = 0.0
     stray: str = ""
-    """A line that it printed on stdout among its messages, where only messages belong."""
+    """A line on its stdout that is not MCP, if any."""
     restarts: int = 0
     is_restarting: bool = False
     """Of a server that failed: it ran, and is started again within moments."""
+    is_waking: bool = False
+    """Of a server that starts: it was resting, and its lists are those that it had before."""
     since: float = 0.0
-    """When it came to have this status, in seconds of the wall clock."""
+    """When it got this status, in wall-clock seconds."""
     capabilities: Mapping[str, Any] = field(default_factory=dict, repr=False)
     instructions: str = field(default="", repr=False)
 
@@ -74,21 +80,47 @@ class UpstreamState:
 
     @property
     def is_down(self) -> bool:
-        """Whether it does not run, and will not within moments."""
+        """Whether it has failed, and is not restarted within moments."""
         return self.status.has_failed and not self.is_restarting
 
     @property
     def is_coming(self) -> bool:
-        """Whether it is being started, or about to be."""
-        return self.status is ServerStatus.STARTING or (self.status.has_failed and self.is_restarting)
+        """Whether it is being started, or about to be, or will be when it is needed."""
+        is_starting = self.status in (ServerStatus.STARTING, ServerStatus.RESTING)
+        return is_starting or (self.status.has_failed and self.is_restarting)
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it does not run because nothing needed it, until it has started again."""
+        return self.status is ServerStatus.RESTING or self.is_waking
+
+    @property
+    def is_available(self) -> bool:
+        """Whether what it lists can be used: it runs, or starts when it is."""
+        return self.status is ServerStatus.RUNNING or self.is_resting
 
 
 AGREED = ("protocol_version", "server_version", "capabilities", "instructions")
-"""What a state repeats of the agreement with its server."""
+"""The fields that a state copies from the agreement with its server."""
+
+
+@dataclass(frozen=True)
+class KnownServer:
+    """What is known of a server from before, so that it need not be started to be listed."""
+
+    tools: int
+    protocol_version: str = ""
+    server_version: str = ""
+    capabilities: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    instructions: str = field(default="", repr=False)
+
+
+Recall = Callable[[ServerSpec], Awaitable[KnownServer | None]]
+"""What is known of a server whose entry is the same as when it was listed; None if it has to be started for that."""
 
 
 def initial_state(spec: ServerSpec) -> UpstreamState:
-    """The state of a server before anything was tried."""
+    """The state of a server before its first start."""
     if spec.problem:
         return UpstreamState(spec, ServerStatus.FAILED, reason=spec.problem, failure=spec.problem_kind)
     if spec.disabled:

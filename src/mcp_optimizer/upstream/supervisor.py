@@ -1,7 +1,7 @@
 """Keeps one server alive: starts it, watches it, restarts it after growing pauses, and carries calls to it.
 
-Each server is its own failure domain: whatever goes wrong here ends only this server's session, with the reason in its
-state and, for a bug of ours, a traceback in the log. Called by the pool; knows no other server.
+Each server is its own failure domain: an error here ends only this server's session, with the reason in its state and,
+for a bug of ours, a traceback in the log. Called by the pool; knows no other server.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -19,7 +20,7 @@ import anyio
 import httpx2
 
 from mcp_optimizer.config.serverfile.redaction import Redactor
-from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Start, Transport
 from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.result_type import is_input_required
@@ -30,6 +31,7 @@ from mcp_optimizer.runtime.logs import frames
 from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.client_sessions import OnlyClient, OwnSessions
+from mcp_optimizer.upstream.demand import Demand
 from mcp_optimizer.upstream.diagnostics import (
     CONNECTION_CLOSED,
     Diagnostics,
@@ -47,15 +49,15 @@ from mcp_optimizer.upstream.reporting import OnServerNotice, OnState, ServerLog,
 from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.server_calls import LoginInCall, ServerCalls, with_input
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
-from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, Recall, UpstreamState
 from mcp_optimizer.upstream.transports.connecting import Connect, TransportChoice, connected
 
 _HEALTHY_AFTER = 60.0
-"""Seconds a server must have run before its restart pause is short again."""
+"""Seconds a server must have run for its next restart pause to be short again."""
 
 
 class RestartPauses:
-    """From the first pause to the longest, in seconds."""
+    """Restart pauses that double from the first to the longest, in seconds."""
 
     def __init__(self, first: float, longest: float) -> None:
         self._first = first
@@ -63,7 +65,7 @@ class RestartPauses:
         self._next = first
 
     def after(self, lived: float) -> float:
-        """The pause after a life of so many seconds."""
+        """The pause after a run of so many seconds."""
         if lived > _HEALTHY_AFTER:
             self._next = self._first
         pause, self._next = self._next, min(self._next * 2, self._longest)
@@ -71,7 +73,7 @@ class RestartPauses:
 
 
 async def rest_before_restart(pause: float) -> None:
-    """Spread out, so that ten servers behind one broken network do not all come back at the same moment."""
+    """Sleep for a randomly varied pause, so that servers behind one broken network do not all restart at once."""
     await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
 
 
@@ -80,12 +82,12 @@ restarts = logger.getChild("restarts")
 """Logged on every restart attempt. Commands that report missing servers themselves silence this logger."""
 
 _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, TimeoutError, httpx2.HTTPError)
-"""What connecting to a server may raise. Anything else is our own bug, and logged as one."""
+"""What connecting to a server may raise. Any other error is our own bug, and is logged as one."""
 
 STOPPING = "The gateway is stopping"
 
 _MOMENTS = 2.0
-"""Seconds of a pause after which a server that ran counts as being restarted, and is waited for."""
+"""Longest restart pause, in seconds, for which a server that ran counts as restarting, so that callers wait for it."""
 
 
 class Supervisor:
@@ -104,8 +106,11 @@ class Supervisor:
         authorization: Authorization | None = None,
         log: ServerLog | None = None,
         before: Supervisor | None = None,
+        recall: Recall | None = None,
     ) -> None:
-        """`before` had the same name: what clients watch, and the number of restarts, is taken over from it."""
+        """`before` had the same name: what clients watch, and the number of restarts, is taken over from it. `recall`
+        has what is known of servers from before: one of which enough is known rests until it is needed.
+        """
         self._spec = spec
         self._connect = connect
         self._authorization = authorization
@@ -128,8 +133,15 @@ class Supervisor:
         """The resources that clients watch, whether or not the server runs."""
         self._closing = ""
         self._is_stopped = False
+        self._recall = recall if before is None else None
+        self._demand = Demand(self._idle_timeout, self._is_in_use)
+        self._rests = False
+        """Whether the session ends because nothing needs it."""
+        self._decided = asyncio.Event()
+        """Whether the server runs, or has failed to."""
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
+        self._parked = parked
         login = LoginInCall(authorization, parked)
         self._calls = ServerCalls(spec.name, self.admission, parked, login, self._session_for, self._ask)
 
@@ -145,6 +157,28 @@ class Supervisor:
     def can_run(self) -> bool:
         return not self._spec.problem and not self._spec.disabled
 
+    # Demand.
+
+    @property
+    def _starts_on_demand(self) -> bool:
+        return (self._spec.start or self._options.start) is Start.ON_DEMAND
+
+    @property
+    def _idle_timeout(self) -> float:
+        if not self._starts_on_demand:
+            return math.inf
+        return self._spec.idle_timeout or self._options.idle_timeout or math.inf
+
+    def wake(self) -> None:
+        """Start the server if it rests, because it is needed; returns at once."""
+        self._demand.need()
+        if self.state.status is ServerStatus.RESTING and not self._closing:
+            self._standing.wake()
+
+    def _is_in_use(self) -> bool:
+        calls = self.admission.under_way or self.admission.waiting
+        return bool(calls or self.watched or self.own.opened() or self._parked.has_of(self._spec.name))
+
     # Calls.
 
     def request(self, method: str, params: dict[str, Any], caller: Caller) -> Coroutine[Any, Any, dict[str, Any]]:
@@ -155,6 +189,7 @@ class Supervisor:
     async def _ask(
         self, session: UpstreamSession, method: str, params: dict[str, Any], caller: Caller
     ) -> dict[str, Any]:
+        self._demand.use()
         try:
             result = await session.request(method, params, self._timeout, caller)
             if not is_input_required(result):
@@ -169,7 +204,7 @@ class Supervisor:
             if self._is_stopped:
                 text = f"{self._closing} in the middle of the call. Whether the call took effect is not known."
                 raise CallInterrupted(self._spec.name, text) from error
-            # A caller that learns that the server is gone must no longer find its tools.
+            # Once a caller learns that the server is gone, its tools must no longer be found.
             if self._session is session:
                 self._down(session.failure() or CONNECTION_CLOSED, is_restarting=not self._closing)
                 session.close_now()
@@ -177,25 +212,31 @@ class Supervisor:
         except CallLost:
             self._suspicion.raise_()
             raise
+        finally:
+            self._demand.use()
 
     def take_no_more(self, why: str = STOPPING) -> None:
-        """Whoever calls from now on is told why that is too late."""
+        """Refuse new calls, with this reason."""
         self._closing = why
 
     def retire(self, why: str) -> None:
-        """Another has its name from now on, or nobody: its calls may finish, and nothing more is told of it."""
+        """Refuse new calls and stop reporting: the server was replaced or removed. Calls in progress may finish."""
         self.take_no_more(why)
         self._standing.end()
 
     def interrupt(self) -> None:
-        """Calls are not waited for any longer: their callers get an error now."""
+        """Fail the calls in progress now."""
         self._closing = "The gateway stopped" if self._closing in ("", STOPPING) else self._closing
         self._is_stopped = True
+        self._decided.set()
         if self._session is not None:
             self._session.close_now()
 
     async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
         """The shared session, or the client's own if the server could not otherwise know which client it talks to."""
+        if self._session is None and self.state.is_resting and not self._closing:
+            self.wake()
+            await self._decided.wait()
         shared = self._session
         if shared is None:
             raise ServerUnavailable(
@@ -209,14 +250,14 @@ class Supervisor:
         if link.is_modern:
             if shared.agreement.is_modern or not can_be_asked(link.capabilities):
                 return shared
-            # A modern client may declare different capabilities with each request, but a session keeps what it was
-            # told.
+            # A modern client may declare different capabilities with each request, but a legacy session keeps those
+            # it was opened with.
             key = f"{key} {compact(link.capabilities)}"
         elif not link.capabilities and link.log_level is None:
             return shared
         own = await self.own.of(link, key)
         if own is not None and own.is_modern:
-            # Such a server asks through its results, so no session has to belong to one client.
+            # A modern server asks through its results, so no session has to belong to one client.
             self._only_modern = True
             self.own.leave(key)
             return shared
@@ -233,9 +274,10 @@ class Supervisor:
             yield session
 
     def adapt(self, spec: ServerSpec) -> None:
-        """Take in what needs no other session: which tools are used, the description, the timeout."""
+        """Use an entry whose changes need no new session: selected tools, description, timeout."""
         self._spec = spec
         self._timeout = spec.timeout or self._options.call_timeout
+        self._demand.adapt(self._idle_timeout)
         self._standing.change(spec=spec)
         if self._session is not None:
             self._session.adapt(spec)
@@ -256,15 +298,26 @@ class Supervisor:
         if self._session is not None:
             await self._session.unwatch_resource(uri, self._timeout)
 
-    # The life cycle.
+    # Life cycle.
 
     async def run(self) -> None:
-        """Start, watch, restart; until cancelled."""
+        """Start, watch, restart, and rest while nothing needs it; until cancelled."""
+        if self._recall is not None and self._starts_on_demand and not self._demand.is_needed:
+            recall, self._recall = self._recall, None
+            known = await recall(self._spec)
+            if known is not None and not self._demand.is_needed and not self._closing:
+                self._decided.clear()
+                self._standing.rest(known)
+                await self._demand.arises()
         pauses = RestartPauses(self._options.first_pause, self._options.longest_pause)
         while True:
             started = time.monotonic()
             failure, retry_at_once = await self._live_once(started)
             if retry_at_once:
+                continue
+            if self._rests:
+                self._rests = False
+                await self._demand.arises()
                 continue
             wants_login = failure.kind is FailureKind.LOGIN and self._authorization is not None
             pause = 0.0 if wants_login else pauses.after(time.monotonic() - started)
@@ -280,19 +333,20 @@ class Supervisor:
             self._standing.change(status=ServerStatus.STARTING, is_restarting=False, restarts=self.state.restarts + 1)
 
     async def _live_once(self, started: float) -> tuple[Failure, bool]:
-        """One run of the server. Returns why it ended, and whether to try another way of connecting."""
+        """Run the server once. Returns why it ended, and whether to try another way of connecting."""
         diagnostics = self._diagnostics()
         problem, was_up = CONNECTION_CLOSED, False
         try:
             async with self._open(diagnostics, self._notice) as session:
-                # Not a local variable, because it would keep every definition alive as long as the server.
+                # The listing is not a local variable, which would keep every definition alive as long as the server.
                 self._up(session, await self._begin(session), time.monotonic() - started, diagnostics.stray)
                 was_up = True
                 try:
                     await self._watch(session, diagnostics)
                 finally:
                     # At once: cleaning up after a dead child may take seconds, and no call should rely on it meanwhile.
-                    self._down(diagnostics.failure() or CONNECTION_CLOSED, is_restarting=not self._closing)
+                    if not self._rests:
+                        self._down(diagnostics.failure() or CONNECTION_CLOSED, is_restarting=not self._closing)
         except* _EXPECTED as group:
             problem = explained(group, self._options.start_timeout)
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
@@ -317,7 +371,7 @@ class Supervisor:
             legacy = self._approach.is_legacy
             if self._options.has_one_client and (client := await self._only_client.known()) is not None:
                 session.own(asked_by(client, self._spec.name))
-                # A server that speaks both eras is addressed in the client's era, so nothing has to be translated.
+                # Use the client's era with a server that speaks both, so that nothing has to be translated.
                 legacy = legacy or not client.is_modern
             await session.negotiate(legacy=legacy)
             for uri in self.watched:
@@ -326,14 +380,23 @@ class Supervisor:
         return await session.list_tools(scope.deadline - anyio.current_time(), self._options.pacer)
 
     async def _watch(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
-        """Until the session ends: list again when tools change, and check that an HTTP server still responds."""
+        """Until the session ends, list again when tools change, and check that an HTTP server still responds."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.watch_lists)
             tasks.start_soon(self._relisting.run, session, self._relisted)
             if self._approach.transport is not Transport.STDIO:
                 tasks.start_soon(self._end_when_gone, session, diagnostics)
+            tasks.start_soon(self._rest_when_idle, tasks.cancel_scope)
             await session.wait_closed()
             tasks.cancel_scope.cancel()
+
+    async def _rest_when_idle(self, watching: anyio.CancelScope) -> None:
+        """End the session when nothing has needed the server for long. Whatever comes from now on starts it again."""
+        await self._demand.ends()
+        self._session, self._rests = None, True
+        self._decided.clear()
+        self._standing.rest()
+        watching.cancel()
 
     async def _end_when_gone(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
         reason = await until_gone(session, self._suspicion, self._options.limits.failed_checks)
@@ -342,7 +405,7 @@ class Supervisor:
 
     def _notice(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
-            # Announced when the new list is available.
+            # Clients are notified later, when the new list is available.
             self._relisting.changed()
         else:
             self._noticed(method, params)
@@ -355,9 +418,11 @@ class Supervisor:
 
     def _up(self, session: UpstreamSession, listing: Listing, seconds: float, stray: str) -> None:
         self._session = session
+        self._decided.set()
         self._standing.up(session.agreement, listing, seconds, stray)
         log_unusable(self._spec.name, listing)
 
     def _down(self, failure: Failure, *, is_restarting: bool) -> None:
         self._session = None
+        self._decided.set()
         self._standing.down(failure, is_restarting=is_restarting)

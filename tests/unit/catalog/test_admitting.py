@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,6 @@ from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.pins import INSTRUCTIONS, Admitted, HeldTool, ToolChange
-from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import ToolHeld, UnknownTool
 from mcp_optimizer.metrics.advice import troubles
 from mcp_optimizer.search.lexical import Vocabulary
@@ -33,8 +31,8 @@ class Holding:
         self.may_decide.set()
         self.asked = 0
 
-    async def recalled(self, state: UpstreamState) -> Sequence[Definition]:
-        return [tool for tool in state.listing.tools if tool.name not in self.names]
+    async def recalled(self, state: UpstreamState) -> Admitted:
+        return Admitted([tool for tool in state.listing.tools if tool.name not in self.names])
 
     async def admit(self, state: UpstreamState) -> Admitted:
         self.asked += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -11,6 +12,7 @@ import pytest
 from mcp_optimizer.dashboard.sign_in_host import SignInHost
 from mcp_optimizer.domain.principal import Role
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.local_names import LocalNames
 from mcp_optimizer.runtime.signatures import Signatures
 from tests.unit.dashboard.visiting import gateway, sign_in, ticket_of
 
@@ -107,4 +109,15 @@ async def test_while_the_shared_key_cannot_be_read_there_is_no_name(monkeypatch:
 
     monkeypatch.setattr("mcp_optimizer.dashboard.sign_in_host._PATIENCE", 0.05)
     with pytest.raises(CatalogError, match="cannot be read"):
-        await SignInHost(Signatures(unread)).origin(8765)
+        await SignInHost(Signatures(unread), LocalNames()).origin(8765)
+
+
+async def test_a_program_at_the_other_address_of_this_machine_is_sent_no_sign_in(place: Path) -> None:
+    async with gateway(place, dashboard_token=TOKEN) as world, world.browser() as client:
+        with socket.create_server(("127.0.0.1", 0)) as ours:
+            port = ours.getsockname()[1]
+            with socket.create_server(("::1", port), family=socket.AF_INET6):
+                world.optimizer.bind_beside(ours)
+        answer = await client.post("/login", data={"token": TOKEN})
+        assert (answer.status_code, ".localhost" in answer.text, "set-cookie" in answer.headers) == (503, False, False)
+        assert f"[::1]:{port}" in answer.text

@@ -66,4 +66,4 @@ async def test_waiting_ends_after_a_while_whatever_the_server_does() -> None:
     async def never(_: Snapshot) -> bool:
         return False
 
-    assert await asyncio.wait_for(StartingServers(catalog, 0.05).wait(view, never), 5)
+    assert await asyncio.wait_for(StartingServers(catalog, lambda _server: None, 0.05).wait(view, never), 5)

@@ -12,7 +12,7 @@ from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.reporting import ServerNews
-from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, Recall, UpstreamState
 from tests.unit.upstream.fake_server import FakeServer, FakeServers
 
 QUICK = PoolOptions(start_timeout=5, call_timeout=5, first_pause=0.001, longest_pause=0.004)
@@ -60,11 +60,15 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    *specs: ServerSpec, options: PoolOptions = QUICK, start: bool = True, **servers: FakeServer
+    *specs: ServerSpec,
+    options: PoolOptions = QUICK,
+    start: bool = True,
+    recall: Recall | None = None,
+    **servers: FakeServer,
 ) -> AsyncIterator[Running]:
     chosen = specs or [ServerSpec(name, Transport.STDIO, command=name) for name in servers]
     news = ServerNews()
-    found = Running(UpstreamPool(chosen, options, "1", news, FakeServers(**servers).connect))
+    found = Running(UpstreamPool(chosen, options, "1", news, FakeServers(**servers).connect, recall=recall))
     news.listen(found.on_state, found.on_notice, found.on_gone)
     if start:
         found.pool.start()

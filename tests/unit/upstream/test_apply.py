@@ -142,7 +142,7 @@ async def test_a_name_that_comes_back_at_once_waits_for_the_end_of_its_predecess
 async def test_a_thousand_servers_that_come_and_go_leave_nothing_behind() -> None:
     names = [f"s{number}" for number in range(1_000)]
     fakes = {name: FakeServer() for name in names}
-    async with running(spec("s0"), options=QUICK, start=True, **fakes) as servers:
+    async with running(spec("s0"), options=QUICK, start=True, recall=None, **fakes) as servers:
         for _ in range(5):
             servers.pool.apply([spec(name) for name in names])
             servers.pool.apply([spec("s0")])

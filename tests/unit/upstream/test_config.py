@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -407,3 +408,29 @@ def test_a_fingerprint_tells_servers_apart_but_not_their_secrets() -> None:
     ]
     assert len({fingerprint(), *(fingerprint(**changes) for changes in different)}) == 5
     assert one(URL).fingerprint != one({"url": "https://example.org/mcp"}).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("entry", "idle"),
+    [
+        ({"command": "npx", "args": ["-y", "@playwright/mcp@latest"]}, math.inf),
+        ({"command": "docker", "args": ["run", "-i", "mcp/puppeteer:1.2"]}, math.inf),
+        ({"command": "npx", "args": ["@playwright/mcp"], "idle_timeout": 5}, 5),
+        ({"command": "npx", "args": ["@playwright/mcp-other"]}, None),
+        ({"command": "npx", "idle_timeout": "never"}, math.inf),
+        ({"command": "npx"}, None),
+    ],
+)
+def test_servers_that_are_known_to_hold_state_never_stop_unless_their_entry_says_so(
+    entry: dict[str, Any], idle: float | None, tmp_path: Path
+) -> None:
+    [spec] = parse_server_file(json.dumps({"mcpServers": {"a": entry}}), tmp_path / "mcp.json", {})
+    assert (spec.problem, spec.idle_timeout) == ("", idle)
+
+
+@pytest.mark.parametrize("said", [0, -1, True, "soon", [], {}, 1e13])
+@pytest.mark.parametrize("key", ["idle_timeout", "start"])
+def test_a_wrong_start_or_idle_timeout_is_named(key: str, said: Any, tmp_path: Path) -> None:
+    entry = {"command": "npx", key: said}
+    [spec] = parse_server_file(json.dumps({"mcpServers": {"a": entry}}), tmp_path / "mcp.json", {})
+    assert f'"{key}" must be' in spec.problem

@@ -1,1 +1,1 @@
-"""What happened: who did what, what allowed it and how it ended, written to a table and to a file."""
+"""The audit: records who did what, what allowed it and how it ended, in a table and in a file."""

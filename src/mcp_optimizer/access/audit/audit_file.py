@@ -1,8 +1,8 @@
-"""The audit as a file: one line of JSON an entry, only added to, put aside when it is large.
+"""The audit file: append-only, one line of JSON per entry, rotated when it is large.
 
-Each line has the hash of the one before it, so that removed and changed lines are noticed. Every process writes its own
-chain, because several gateways may write to one file; they take turns by a lock file. Called by the trail in a thread
-and by commands; blocks while it writes, and raises OSError.
+Each line contains the hash of the previous one, which reveals removed and changed lines. Several gateways may share one
+file, so every process writes its own chain; a lock file makes them take turns. Called by commands, and by the trail in
+a thread; blocks while it writes, and raises OSError.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from mcp_optimizer.runtime.local_files import make_folder
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """Where entries go, how much of them, and for how long."""
+    """Where entries are written, what they contain, and how long they are kept."""
 
     file: Path | None = None
-    """None: only the table."""
+    """None: write only to the table."""
     megabytes: float = 10.0
-    """The size from which a file is put aside."""
+    """The size at which the file is rotated."""
     files: int = 5
-    """How many that were put aside are kept."""
+    """How many rotated files are kept."""
     days: float = 365.0
     """How long the table keeps an entry."""
     arguments: bool = False
@@ -56,12 +56,12 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 @contextmanager
 def locked(path: Path, seconds: float) -> Iterator[bool]:
-    """Whether the lock was taken, within `seconds`: a process that was stopped while it holds the lock stops nobody."""
+    """Yield whether the lock was taken within `seconds`: a suspended process that holds it must not block others."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
     try:
         yield _taken(descriptor, seconds)
     finally:
-        # This releases it.
+        # Closing the descriptor releases the lock.
         os.close(descriptor)
 
 
@@ -91,26 +91,28 @@ _KEYS = ("at", *AuditEntry._fields[1:])
 
 @dataclass(frozen=True)
 class Chain:
-    """Where a process is in its chain: the number of its next line, and the hash of its last one."""
+    """A process's position in its chain: the number of its next line, and the hash of its last one."""
 
     id: str
     number: int
     previous: str
     after: str | None = None
-    """The hash of the line before the next one, whoever wrote it; None if that is in the same file as our last one."""
+    """The hash of the line that precedes the next one in the file, from any process; None if our last line is in the
+    same file.
+    """
 
     @classmethod
     def begun(cls) -> Chain:
-        """A new one."""
+        """A new chain."""
         return cls(secrets.token_hex(8), 0, "")
 
     def placed(self, after: bytes) -> Chain:
-        """Begun, or continued in another file, after this line; without one, nobody knows which."""
+        """This chain, begun or continued in another file after the given line. Empty: the preceding line is unknown."""
         found = hash_of(after) if after else ""
         return replace(self, after=found) if self.number else replace(self, previous=found)
 
     def written(self, entries: Sequence[AuditEntry]) -> tuple[bytes, Chain]:
-        """The lines of these entries, and the chain after them."""
+        """The entries as lines, and the chain after them."""
         previous, lines = self.previous, list[bytes]()
         for number, entry in enumerate(entries, start=self.number):
             line = _line(entry, self.id, number, previous, self.after if number == self.number else None)
@@ -124,7 +126,7 @@ def hash_of(line: bytes) -> str:
 
 
 def values_of(entry: AuditEntry) -> dict[str, Any]:
-    """An entry as programs read it: the moment in words, and arguments only if they were kept."""
+    """An entry as programs read it: the time as ISO 8601, and arguments only if they were kept."""
     values: dict[str, Any] = dict(zip(_KEYS, entry, strict=True))
     seconds, further = divmod(entry.at_ms, 1_000)
     values["at"] = f"{_second(seconds)}.{further:03}Z"
@@ -135,7 +137,7 @@ def values_of(entry: AuditEntry) -> dict[str, Any]:
 
 @lru_cache(maxsize=2)
 def _second(number: int) -> str:
-    """A second since 1970 in words; all entries of a batch are of the same one or two."""
+    """A second since 1970 as ISO 8601. Cached, because all entries of a batch fall into one or two seconds."""
     return datetime.fromtimestamp(number, UTC).replace(tzinfo=None).isoformat()
 
 
@@ -146,26 +148,26 @@ def _line(entry: AuditEntry, chain: str, number: int, previous: str, after: str 
         values["after"] = after
     line = compact_bytes(values)
     if not line.isascii():
-        # No character of a name can end the line, or tell a terminal what to do.
+        # Escaped so that no character of a name can end the line or control a terminal.
         line = _ASCII.encode(values).encode("ascii")
     return line.replace(b"\x7f", b"\\u007f")
 
 
 _PATIENCE = 2.0
-"""Seconds for another process to finish its batch. Without the lock, lines are still added whole, but nothing is put
-aside.
+"""Seconds to wait for another process to finish its batch. Without the lock, whole lines are still appended, but the
+file is not rotated.
 """
 
 _LONGEST_LINE = 512 * 1024
 _LONGEST_MARK = 200
-"""Bytes that a batch may grow by when it is placed after a line of another file or process."""
+"""Bytes by which a batch may grow when it follows a line of another file or process."""
 _OPTIONAL = ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, name, 0) for name in _OPTIONAL)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class AuditFile:
-    """The file of one process, with its own chain of lines."""
+    """One process's access to the file, with its own chain of lines."""
 
     def __init__(self, path: Path, megabytes: float, files: int, patience: float = _PATIENCE) -> None:
         self.path = path
@@ -174,14 +176,14 @@ class AuditFile:
         self._patience = patience
         self._chain: Chain | None = None
         self._last = (0, 0)
-        """Where the last line of our chain begins and ends, if it is still in this file."""
+        """Offsets of the start and end of our chain's last line, if it is still in this file."""
 
     @classmethod
     def of(cls, options: AuditOptions) -> AuditFile | None:
         return cls(options.file, options.megabytes, options.files) if options.file is not None else None
 
     def append(self, entries: Sequence[AuditEntry]) -> None:
-        """Add entries: all of them, or none and an OSError."""
+        """Append all entries, or none and raise OSError."""
         if not entries:
             return
         make_folder(self.path.parent)
@@ -192,7 +194,7 @@ class AuditFile:
                 self._make_room(len(data) + _LONGEST_MARK)
             if not (is_alone and self._is_here(chain)):
                 data, after = chain.placed(self._last_line() if is_alone else b"").written(entries)
-            # A chain that may be torn is not continued.
+            # Forget the chain until the write succeeds: a chain that may be torn is not continued.
             self._chain = None
             self._write(data, is_alone=is_alone)
             self._chain = after
@@ -207,7 +209,7 @@ class AuditFile:
             put_aside(self.path, self._files)
 
     def _is_here(self, chain: Chain) -> bool:
-        """Whether the chain's last line is in this file, which another process may have put aside since."""
+        """Whether the chain's last line is in this file, which another process may have rotated since."""
         begin, end = self._last
         with contextlib.suppress(FileNotFoundError), os.fdopen(_opened(self.path, _FLAGS & ~os.O_CREAT), "rb") as file:
             file.seek(begin)
@@ -224,7 +226,7 @@ class AuditFile:
         self._last = size + data.rfind(b"\n", 0, -1) + 1, size + len(data) - 1
 
     def _last_line(self) -> bytes:
-        """The line before ours, here or in the file that was put aside last."""
+        """The line that precedes ours, in this file or in the most recently rotated one."""
         for path in (self.path, aside(self.path, 1)):
             with contextlib.suppress(FileNotFoundError):
                 descriptor = _opened(path, _FLAGS & ~os.O_CREAT)
@@ -240,12 +242,12 @@ def lock_of(path: Path) -> Path:
 
 
 def aside(path: Path, number: int) -> Path:
-    """A file that was put aside; the higher its number, the older."""
+    """The path of a rotated file; higher numbers are older."""
     return path.with_name(f"{path.name}.{number}")
 
 
 def put_aside(path: Path, files: int) -> None:
-    """Make room for a new file; the oldest beyond `files` goes."""
+    """Rotate: rename the file, and drop the oldest beyond `files`."""
     if files < 1:
         path.unlink()
         return
@@ -256,7 +258,7 @@ def put_aside(path: Path, files: int) -> None:
 
 
 def _opened(path: Path, flags: int = _FLAGS) -> int:
-    """A regular file that only its owner can read; never what a link points to."""
+    """Open a regular file that only its owner can read; never follows a symbolic link."""
     try:
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
@@ -276,7 +278,9 @@ def _opened(path: Path, flags: int = _FLAGS) -> int:
 
 
 def _write_all(descriptor: int, data: bytes, size: int | None) -> None:
-    """Write everything at once. What was written of a batch that did not fit is removed, if nobody wrote after it."""
+    """Write everything at once. `size`: the length to cut the file back to if a batch does not fit; None if another
+    process may have written after it.
+    """
     written = 0
     try:
         written = os.write(descriptor, data)

@@ -1,7 +1,7 @@
-"""Writes entries to one place, in batches, in the background. Each place has its own queue.
+"""Writes audit entries to one place, in batches, in the background. Used by the trail; each place has its own queue.
 
-So a database that is locked, or a disk that is full, delays neither callers nor the other place. Entries wait for their
-place as long as the queue has room; those that are lost are counted, logged, and mentioned in what is written next.
+A locked database or a full disk therefore delays neither callers nor the other place. Entries wait as long as the queue
+has room; lost ones are counted, logged, and reported in an entry of the next batch.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 logger = logging.getLogger(__name__)
 
 CAPACITY = 20_000
-"""Entries that may wait for a place that cannot be written."""
+"""Maximum entries that wait while a place cannot be written."""
 
 LOST = "audit/lost"
-"""The method of an entry that says how many are missing."""
+"""The method of an entry that reports how many entries are missing."""
 
 _BATCH = 500
 _TOGETHER = 0.25
-"""Seconds for which entries are collected."""
+"""Seconds to collect entries for one batch."""
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _LOG_INTERVAL = 60.0
 _LAST_CHANCE = 2.0
-"""Seconds to write the remaining entries when the gateway ends."""
+"""Seconds to write the remaining entries when the gateway stops."""
 
 
 class AuditPlace(Protocol):
-    """Where entries are written."""
+    """A place that entries are written to: the table or the file."""
 
     @property
     def name(self) -> str: ...
 
     async def write(self, entries: Sequence[AuditEntry]) -> None:
-        """Writes all or none; raises a CatalogError or an OSError."""
+        """Write all entries or none; raises CatalogError or OSError."""
         ...
 
 
@@ -79,7 +79,7 @@ class AuditWriter:
         queue.append(entry)
 
     def lost(self, count: int) -> None:
-        """Entries could not be kept."""
+        """Count and log entries that could not be kept."""
         self.dropped += count
         self._unsaid += count
         if count and time.monotonic() - self._logged_at >= _LOG_INTERVAL:
@@ -94,7 +94,7 @@ class AuditWriter:
         self._tasks.spawn(self._write(), name=f"audit: {self._place.name}")
 
     async def stop(self) -> None:
-        """Write the remaining entries, if that is quick; say in the log how many are lost."""
+        """Write the remaining entries within a short time limit; log how many are lost."""
         self._ending.set()
         self._arrived.set()
         with contextlib.suppress(TimeoutError):
@@ -124,7 +124,7 @@ class AuditWriter:
             await asyncio.wait_for(self._ending.wait(), seconds)
 
     async def _write_waiting(self) -> bool:
-        # Not what arrives meanwhile: as long as calls go on, each would become a transaction of its own.
+        # Only the entries waiting now: during steady traffic, each later one would become a transaction of its own.
         waiting = len(self._queue)
         try:
             while waiting > 0:
@@ -137,13 +137,13 @@ class AuditWriter:
                     self._queue.popleft()
                 self.written += len(batch)
                 if len(batch) < _BATCH and not self._ending.is_set():
-                    # What came meanwhile waits for more: a transaction for each would cost more than the calls.
+                    # Leave later entries for the next batch: a transaction for each would cost more than the calls.
                     break
         except (CatalogError, OSError) as error:
             logger.warning("Cannot write the audit to %s now: %s. %d waiting.", self._place.name, error, self.waiting)
             return False
         except Exception:
-            # A bug of ours must not stop the writing for good; what waits is tried again, or dropped and counted.
+            # A bug of ours must not stop the writer for good; waiting entries are tried again, or dropped and counted.
             logger.exception("Cannot write the audit to %s", self._place.name)
             return False
         return True

@@ -1,4 +1,6 @@
-"""Records one act of an administrator's command, in a process that does nothing else. Opens what it needs."""
+"""Records one act of an administrator's command. Called by commands; opens the database and the file itself, because
+a command's process has no trail.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 async def record(place: Path | str | None, options: AuditOptions, entry: AuditEntry) -> None:
-    """Write an entry to the database at `place` and to the file. What cannot be written is logged: the act is done."""
+    """Write an entry to the database at `place` and to the file. A failure is only logged: the act is already done."""
     entry = bounded(entry)
     if place is not None:
         try:

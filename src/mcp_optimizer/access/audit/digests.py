@@ -1,7 +1,7 @@
-"""Hashes that say whether two calls had the same arguments or the same result, and nothing else. Pure.
+"""Hashes that show only whether two calls had the same arguments or the same result. Pure.
 
-A plain hash of short arguments could be guessed, so what is written is keyed with a key that stays in the database:
-whoever has only the file learns nothing. A call makes the plain hash; the trail keys it before it is written.
+A plain hash of short arguments could be guessed, so written hashes are keyed with a key that stays in the database: the
+file alone reveals nothing. `recording` makes the plain hash; the trail keys it before it is written.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from mcp_optimizer.largejson.compact_json import Written, compact, compact_bytes
 from mcp_optimizer.largejson.raw import RawJson
 
 _SORTED_UP_TO = 64 * 1024
-"""Bytes of arguments from which on the order of keys is left as it is: sorting takes longer than all the rest."""
+"""Bytes of arguments beyond which keys are not sorted: sorting would take longer than everything else."""
 
 _HASHED = 64 * 1024
-"""Bytes or characters of a result that are hashed; of the rest, only how much it is."""
+"""Bytes or characters of a result that are hashed; the rest counts only by its length."""
 
-# Made once, because making one takes as long as writing small arguments.
+# Created once, because creating an encoder takes as long as encoding small arguments.
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 _FEW = 32
-"""Arguments that are looked at one by one."""
+"""Maximum arguments whose types are checked one by one."""
 
 _PLACES = ("content", "contents", "messages")
 _FURTHER = frozenset((*_PLACES[1:], "completion"))
@@ -40,20 +40,20 @@ _HASHES = tuple(map(AuditEntry._fields.index, ("arguments_hash", "result_hash"))
 
 
 class HashKey:
-    """A key, and the mark that tells its hashes from those of another key."""
+    """A key, and a mark that distinguishes its hashes from those of another key."""
 
     def __init__(self, secret: bytes) -> None:
         self._mark = hashlib.blake2b(b"mark", key=secret, digest_size=4).hexdigest()
-        # Copied for each hash, which takes half the time of making one.
+        # Copied for each hash, which takes half the time of creating one.
         self._begun = hashlib.blake2b(key=secret, digest_size=_SIZE)
 
     @classmethod
     def made_up(cls) -> HashKey:
-        """For a process without a database: its hashes can be compared only with each other."""
+        """A random key, for a process without a database: its hashes can be compared only with each other."""
         return cls(secrets.token_bytes(32))
 
     def keyed(self, entry: AuditEntry) -> AuditEntry:
-        """The entry as it may be written."""
+        """The entry with its hashes keyed, as it may be written."""
         values: list[Any] = list(entry)
         for at in _HASHES:
             if plain := values[at]:
@@ -71,12 +71,12 @@ class ArgumentsDigest(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Their beginning."""
+        """The beginning of the JSON, as text."""
         return self.json.decode("utf-8", "surrogatepass")[:LONGEST_ARGUMENTS]
 
 
 def digest_of_arguments(arguments: Any) -> ArgumentsDigest:
-    """The same for the same arguments, in whatever order their keys are. What is no JSON has no hash."""
+    """A digest that does not depend on the order of keys. Values that are not JSON get no hash."""
     if arguments is None:
         return ArgumentsDigest()
     try:
@@ -91,7 +91,7 @@ def _written(arguments: Any) -> bytes:
         return arguments.json
     is_few = isinstance(arguments, dict) and len(arguments) <= _FEW
     if is_few and _PLAIN.issuperset(map(type, arguments.values())):
-        # Some plain values with their names, as often: every writer of JSON writes these alike.
+        # The usual case, a few plain values by name: every JSON encoder writes these alike.
         ordered = dict(sorted(arguments.items())) if len(arguments) > 1 else arguments
         written = compact_bytes(ordered)
         if ordered is arguments or len(written) <= _SORTED_UP_TO:
@@ -103,17 +103,17 @@ def _written(arguments: Any) -> bytes:
 
 
 def digest_of_result(result: Mapping[str, Any]) -> str:
-    """A plain hash of the texts in a result; of long ones, of their beginning and length."""
+    """A plain hash of the texts in a result; long texts count by their beginning and length."""
     if (only := _only_text(result)) is not None:
         said = b"%b\0%d" % (only[:_HASHED].encode("utf-8", "replace"), len(only))
     else:
         said = _said(result)
-    # Not SHA-256: creating that one takes longer than hashing an ordinary result.
+    # Not SHA-256: creating its object takes longer than hashing an ordinary result.
     return hashlib.blake2b(said).hexdigest()
 
 
 def _said(result: Mapping[str, Any]) -> bytes:
-    """The texts, each up to a NUL, and how much they are."""
+    """The texts, each followed by a NUL, and their total length."""
     pieces: list[bytes] = []
     room, size = _HASHED, 0
     for text in islice(_texts(result), _MOST_TEXTS):
@@ -129,7 +129,7 @@ def _said(result: Mapping[str, Any]) -> bytes:
 
 
 def _only_text(result: Mapping[str, Any]) -> str | None:
-    """The text of a result that says nothing else, as most do."""
+    """The text of a result that consists of one text block, as most do; otherwise None."""
     content = result.get("content")
     if isinstance(content, list) and len(content) == 1 and _FURTHER.isdisjoint(result):
         block = content[0]
@@ -139,7 +139,7 @@ def _only_text(result: Mapping[str, Any]) -> str | None:
 
 
 def _texts(result: Mapping[str, Any]) -> Iterator[str | RawJson]:
-    """What the result of a tool, a prompt, a resource or a completion says."""
+    """The texts in the result of a tool, a prompt, a resource or a completion."""
     for key in _PLACES:
         blocks = result.get(key)
         for block in blocks if isinstance(blocks, list) else ():

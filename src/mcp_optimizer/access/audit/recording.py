@@ -1,8 +1,8 @@
-"""Records one act while it happens: entered before it, given the details, and added to the trail on exit.
+"""Records one act: a context entered before it, given the details during it, and added to the trail on exit.
 
-Used around each request that reaches a server, by the gateway and the relay. Keeps nothing of arguments and results but
-sizes and hashes, unless the trail wants arguments. Never fails or delays the act. `outcome_of` maps an error to an
-outcome, for history and audit alike.
+Used by the gateway and the relay around each request that reaches a server. Keeps only sizes and hashes of arguments
+and results, unless the trail wants arguments. Never fails or delays the act. `outcome_of` maps an error to an outcome,
+for history and audit alike.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _CREDENTIALS = re.compile(r"([^:?#]*:[/\\]*+)[^?#]*@")
-"""Up to the last @, because a password may contain one, or a slash."""
+"""Matches up to the last @, because a password may contain an @ or a slash."""
 _AFTER = re.compile(r"(?:[?#;]|%3F|%23).*", re.DOTALL | re.IGNORECASE)
 _NO_TRACE = "0" * 32
 _MOST_TOKENS = 10**12
@@ -70,7 +70,7 @@ _Result = TypeVar("_Result", bound=Mapping[str, Any])
 
 
 class Recording:
-    """What is known so far. Whatever is not said keeps its default: allowed, by no rule."""
+    """The details known so far. Details that are not given keep their defaults: allowed, by no rule."""
 
     __slots__ = ("_about", "_arguments", "_at", "_caller", "_decision", "_method", "_result", "_started",
                  "_trail", "_who")  # fmt: skip
@@ -96,7 +96,7 @@ class Recording:
         if self._trail is None:
             return
         if isinstance(error, TooManyCalls):
-            # As many as somebody likes to send: counted, not listed.
+            # A caller can send any number of these, so they are counted, not listed.
             self._trail.refused(429, "calls per minute")
             return
         milliseconds = round((time.perf_counter() - self._started) * 1_000, 3)
@@ -110,20 +110,20 @@ class Recording:
             logger.exception("Cannot record what happened in the audit")
 
     def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
-        """What is used, and with what; said again, the last counts."""
+        """Note what the act uses, and its arguments; the last call counts."""
         self._about = (server, tool, definition_hash)
         self._arguments = arguments
 
     def decided(self, decision: Decision) -> None:
-        """What the rules say."""
+        """Note what the rules decided."""
         self._decision = decision
 
     def approved_by(self, who: str) -> None:
-        """Who was asked, and said yes."""
+        """Note the person who agreed to the act."""
         self._who = who
 
     def result(self, result: _Result) -> _Result:
-        """What is sent to the caller."""
+        """Note the result that is sent to the caller, and return it."""
         self._result = result
         return result
 
@@ -160,7 +160,7 @@ class Recording:
         result = self._result
         if error is None:
             if result is None:
-                # There is nothing to return, as for a subscription.
+                # The act returns nothing, as for a subscription.
                 return str(Outcome.OK)
             if is_input_required(result):
                 return "input required"
@@ -172,14 +172,14 @@ class Recording:
 
 
 def recording(trail: AuditTrail | None, caller: Caller, method: str) -> Recording:
-    """Entered around an act; without a trail that is written, nothing comes of it."""
+    """The context for one act; records nothing if there is no trail, or none that is written."""
     return Recording(trail if trail is not None and trail.is_on else None, caller, method)
 
 
 def used_by(params: Mapping[str, Any]) -> str:
-    """What a request that is not about tools uses: a prompt by its name, a resource by its URI.
+    """What a request other than a tool call uses: the name of a prompt, or the URI of a resource.
 
-    Without what may be secret: credentials, and what follows a question mark or semicolon, which are arguments.
+    Possible secrets are removed: credentials, and everything after a question mark, hash or semicolon.
     """
     named = params.get("ref", params)
     name = named.get("name", named.get("uri")) if isinstance(named, Mapping) else None
@@ -191,20 +191,20 @@ def used_by(params: Mapping[str, Any]) -> str:
 
 
 def trace_id(caller: Caller) -> str:
-    """The trace that the client says its request belongs to, or else our own."""
+    """The trace that the client names for its request, otherwise our own."""
     meta = caller.passed_on.get("_meta")
     parent = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(parent, str) and (found := _TRACE.fullmatch(parent)) and found[1] != _NO_TRACE:
         return found[1]
     if not get_current():
-        # Without tracing there is nothing in the context, which takes a fraction of the time to see.
+        # Without tracing the context is empty, which is much faster to check than the span.
         return ""
     own = get_current_span().get_span_context()
     return f"{own.trace_id:032x}" if own.is_valid else ""
 
 
 def _tokens(result: Mapping[str, Any]) -> int:
-    """The cost that the result states."""
+    """The cost in tokens that the result states."""
     meta = result.get("_meta")
     tokens = meta.get("tokens") if isinstance(meta, dict) else None
     number = tokens.get("estimated") if isinstance(tokens, dict) else None

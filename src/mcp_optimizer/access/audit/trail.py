@@ -1,8 +1,8 @@
-"""The trail of one gateway: accepts entries, keys their hashes, and has them written to the table and to the file.
+"""The audit trail of one gateway: accepts entries, keys their hashes, and queues them for the table and the file.
 
-Called by every part that records an act, on the event loop; returns at once. What cannot be written to one of the two
-still goes to the other. Requests refused before their caller was known become one entry a minute for each reason, with
-a count: anybody can send a million of them. `SessionLabels` gives history and audit the same names for conversations.
+Called on the event loop by everything that records an act; returns at once. An entry that one of the two cannot store
+still goes to the other. Requests refused before their caller was known become one counted entry per minute and reason,
+because anyone can send a million of them. `SessionLabels` gives history and audit the same names for conversations.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _OTHER = "other reasons"
 
 
 class Refusals:
-    """Counts by reason. The first is told at once, those that follow together."""
+    """Counts refusals by reason. The first becomes an entry at once, later ones one entry per minute."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._counts: dict[tuple[int, str], tuple[float, int]] = {}
 
     def refused(self, status: int, reason: str) -> Iterator[AuditEntry]:
-        """The entries that are due now, with this one counted."""
+        """Count a refusal; yields the entries that are due now."""
         now = self._clock()
         key = (status, reason)
         if key not in self._counts and len(self._counts) >= _MOST_REASONS:
@@ -52,7 +52,7 @@ class Refusals:
             self._counts[key] = (since, count + 1)
 
     def due(self, *, at_the_end: bool = False) -> Iterator[AuditEntry]:
-        """The entries whose minute is over, or all of them; reasons that nobody gives any more are forgotten."""
+        """The entries whose minute is over, or all of them. Reasons without new refusals are forgotten."""
         now = self._clock()
         for key, (since, count) in list(self._counts.items()):
             if at_the_end or now - since >= _WINDOW:
@@ -80,24 +80,24 @@ _LABELS_KEPT = 86_400
 
 
 class SessionLabels:
-    """A hash for each conversation, which does not say whose it is, and the client's own name, made printable."""
+    """Labels each conversation with a hash that does not reveal whose it is, and with the client's printable name."""
 
     def __init__(self, shared: Callable[[], str] = str) -> None:
-        """`shared` is known to all gateways that share their clients, so that a client has one conversation at all of
-        them; empty where there is only this one, or it is not known yet.
+        """`shared`: returns the key of all gateways that share their clients, so a client has the same conversation on
+        all of them; empty if there is only this gateway, or the key is not known yet.
         """
         self._shared = shared
-        # On stdio every process is one conversation, and its caller is always "local".
+        # On stdio the process is one conversation, and its caller is always "local".
         self._process = secrets.token_hex(8)
-        # Keyed by the caller's names, never by the caller itself, which holds its client's complete connection.
+        # Keyed by the caller's names, never by the caller itself, which keeps its client's whole connection alive.
         self._known: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     def of(self, caller: Caller) -> tuple[str, str]:
-        """The conversation and the client."""
+        """The labels of a caller's conversation and client."""
         link = caller.link
         salt, conversation = self._process, caller.key if link is None else link.key
         if link is not None and (shared := self._shared()):
-            # A modern client has only its name, and would be one conversation for ever.
+            # A modern client is known only by its name, and would stay one conversation forever.
             salt = f"{shared} {round(time.time()) // _LABELS_KEPT}" if link.is_modern else shared
         key = (salt, conversation, caller.client)
         known = self._known.get(key)
@@ -113,10 +113,10 @@ class SessionLabels:
 logger = logging.getLogger(__name__)
 
 _KEY_PATIENCE = 2.0
-"""Seconds that entries wait for the database's key before they are keyed with another."""
+"""Seconds that entries wait for the database's key before they are keyed with a random one."""
 
 _TOGETHER = 0.05
-"""Seconds for which acts are collected before their entries are made."""
+"""Seconds to collect acts before their entries are made."""
 
 _LONGEST_PAUSE = 60.0
 _FORGET_INTERVAL = 3_600.0
@@ -138,12 +138,12 @@ Store = Callable[[], Awaitable[AuditStore | None]]
 
 
 class AuditTrail:
-    """Everything that happens, in two places."""
+    """Writes every entry to the table and to the file, as far as each is configured."""
 
     def __init__(
         self, options: AuditOptions, store: Store | None, labels: SessionLabels | None = None, capacity: int = CAPACITY
     ) -> None:
-        """`store`: None without a database."""
+        """`store` is None without a database."""
         self.labels = labels or SessionLabels()
         self.keeps_arguments = options.arguments
         self._store = store
@@ -153,10 +153,10 @@ class AuditTrail:
         self._refusals = Refusals()
         self._tasks = BackgroundTasks(logger, "The audit is not complete")
         self.afterwards = Afterwards(_TOGETHER)
-        """Where entries are made that nobody waits for."""
+        """Defers making the entries, so that no caller waits for it."""
         self._is_started = False
         self.is_on = False
-        """Whether anything is written; if not, entries need not be made."""
+        """Whether entries are written; if not, they need not be made."""
         self._reading: asyncio.Task[bool] | None = None
         places: list[AuditPlace] = []
         if store is not None:
@@ -167,13 +167,13 @@ class AuditTrail:
 
     @property
     def dropped(self) -> int:
-        """Entries that are missing in one of the places."""
+        """Entries missing in the table or the file."""
         return sum(writer.dropped for writer in self._writers)
 
     def add(self, entry: AuditEntry) -> None:
         if not self._writers:
             return
-        # What happened before it stands before it.
+        # Deferred entries of earlier acts must come first.
         self.afterwards.finish()
         entry = bounded(entry)
         if self._key is not None:
@@ -187,12 +187,12 @@ class AuditTrail:
                 writer.lost(1)
 
     def refused(self, status: int, reason: str) -> None:
-        """A request was refused before its caller was known. A flood of them becomes one entry a minute."""
+        """Record a request refused before its caller was known. A flood of them becomes one entry per minute."""
         for entry in self._refusals.refused(status, reason):
             self.add(entry)
 
     def start(self) -> None:
-        """Start writing; before this, entries wait."""
+        """Start writing; entries added earlier wait until then."""
         self._is_started = True
         self.is_on = bool(self._writers)
         if self._store is not None:
@@ -203,7 +203,7 @@ class AuditTrail:
             writer.start()
 
     async def stop(self) -> None:
-        """Write what is left, if that is quick; also what was added without a start."""
+        """Write the remaining entries within a short time limit, including those added before a start."""
         self.afterwards.finish()
         if not self._is_started and not self._unkeyed and not any(writer.waiting for writer in self._writers):
             return
@@ -226,7 +226,7 @@ class AuditTrail:
                 writer.put(entry)
 
     async def _find_key(self, store: Store, reading: asyncio.Task[bool]) -> None:
-        """Use the key of the database, from when it can be read; until then, after a while, another."""
+        """Use the database's key as soon as it can be read; if that takes too long, a random key until then."""
         await asyncio.wait([reading], timeout=_KEY_PATIENCE)
         if self._key is None:
             self._use(HashKey.made_up())
@@ -254,7 +254,7 @@ class AuditTrail:
 
 
 class _InTable:
-    """The table, from which old entries are deleted."""
+    """The table, including the deletion of old entries."""
 
     name = "the database"
 
@@ -264,7 +264,7 @@ class _InTable:
         self._forgot_at = 0.0
 
     async def write(self, entries: Sequence[AuditEntry]) -> None:
-        # Asked each time, because a database that was down at the start may be available by now.
+        # Asked each time, because a database that was down at startup may be available by now.
         stored = await self._store()
         if stored is None:
             raise CatalogError("it is not open")
@@ -273,7 +273,7 @@ class _InTable:
         if now - self._forgot_at > _FORGET_INTERVAL:
             self._forgot_at = now
             with contextlib.suppress(CatalogError):
-                # These entries are written, whatever becomes of the old ones.
+                # The new entries are written, even if deleting old ones fails.
                 await stored.forget(now - self._kept)
 
 

@@ -1,7 +1,7 @@
-"""Checks the chains in an audit file and those put aside: says which lines are missing or were changed.
+"""Checks the chains in an audit file and its rotated files: reports missing and changed lines.
 
-Called by the command `audit --verify`. The last line of a chain that nothing followed can be changed or removed without
-notice, and so can a whole chain that nothing followed, and a file that was written anew as a whole.
+Called by the command `audit --verify`. Not detectable: a change to or removal of the last line of a chain, or of a
+whole chain, if nothing was written after it; and a file that was rewritten completely.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mcp_optimizer.access.audit.audit_file import aside, hash_of
 _LONGEST_LINE = 1_000_000
 _MOST_PROBLEMS = 100
 _NEAR = 1_000
-"""Lines among which the one before a new chain is looked for: a batch may have come between."""
+"""Recent lines searched for the one that a line claims to follow: a batch may have been written in between."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was read, and what is wrong with it."""
+    """The files and lines that were checked, and the problems found."""
 
     files: tuple[Path, ...]
     lines: int
@@ -32,13 +32,13 @@ class Verified:
 
 
 def kept_files(path: Path, files: int) -> tuple[list[Path], bool]:
-    """The file and those put aside, oldest first; and whether none can have been deleted to make room."""
+    """The file and its rotated files, oldest first; and whether none can have been deleted by rotation."""
     found = [old for number in range(files, 0, -1) if (old := aside(path, number)).exists()]
     return [*found, *([path] if path.exists() else [])], len(found) < files
 
 
 def verify(paths: Sequence[Path], *, is_complete: bool) -> Verified:
-    """Check the files, oldest first. `is_complete`: nothing before them was deleted to make room."""
+    """Check the files, oldest first. `is_complete`: no older file was deleted by rotation."""
     check = _Check(is_complete=is_complete)
     for path in paths:
         for number, line in enumerate(_lines(path), start=1):
@@ -60,7 +60,7 @@ class _Check:
             self.problems.append(problem)
 
     def problem_with(self, line: bytes) -> str | None:
-        """What is wrong with the next line, if anything."""
+        """The problem with the next line, if any."""
         self.lines += 1
         link = _link(line)
         found = hash_of(line)
@@ -78,16 +78,16 @@ class _Check:
         return problem
 
     def _first(self, number: int, previous: str, after: str | None) -> str | None:
-        """Of the first line of a chain that is there."""
+        """The problem with the first line found of a chain, if any."""
         if not number:
             return self._place(previous)
         if self._is_complete:
             return f"the {number:,} lines before it in its chain are missing"
-        # The lines before may have been deleted to make room, but only with the file they were in.
+        # Earlier lines may have been deleted by rotation, but only together with their file.
         return "lines before it in its chain are missing" if after is None else self._place(after)
 
     def _place(self, after: str | None) -> str | None:
-        """Of a line that says which one stood before it."""
+        """The problem with a line that names the line before it, if any."""
         is_oldest = not self._recent and not self._is_complete
         if after and after not in self._recent and not is_oldest:
             return "the line that stood before it is missing or was changed"
@@ -118,7 +118,7 @@ def _link(line: bytes) -> tuple[str, int, str, str | None] | None:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Each line without its end; one that never ends comes in parts, none of which is a line of an audit."""
+    """Each line without its newline; an overlong line comes in parts, none of which is a valid audit line."""
     with path.open("rb") as file:
         while line := file.readline(_LONGEST_LINE):
             yield line.removesuffix(b"\n")

@@ -1,1 +1,1 @@
-"""Who calls over HTTP: API keys, tokens, and the door that asks for one of them."""
+"""Identifies callers over HTTP: API keys, tokens, and the door that requires one of them."""

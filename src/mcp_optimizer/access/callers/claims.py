@@ -1,7 +1,7 @@
-"""Checks what the claims of a token say about its holder, and remembers findings about tokens for a short time.
+"""Checks the claims of a token, reads its holder from them, and caches findings about tokens for a short time.
 
-Called by `signed_tokens` and `introspection` once an issuer has vouched for the claims. Findings are limited in number
-and kept by the hash of the token only.
+Called by `signed_tokens` and `introspection` once an issuer has vouched for the claims. The cache is bounded, and keyed
+by a hash of the token, never by the token itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Finding = TypeVar("Finding")
 
 
 class Recent(Generic[Finding]):
-    """The latest findings."""
+    """A bounded cache of findings; each expires."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _MOST) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Recent(Generic[Finding]):
 
 
 def hash_of(*parts: str) -> bytes:
-    """One hash of several texts. Their lengths are part of it, so that no two lists of texts have the same."""
+    """One hash of several texts. Includes their lengths, so that different lists of texts have different hashes."""
     whole = hashlib.sha256()
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")
@@ -67,7 +67,7 @@ def hash_of(*parts: str) -> bytes:
 
 
 LEEWAY = 30
-"""Seconds that two clocks may differ."""
+"""Seconds by which the issuer's clock may differ from ours."""
 
 _LONGEST_NAME = 128
 _LONGEST_ID = 500
@@ -75,18 +75,18 @@ _LATEST = 1e12
 _MOST_SCOPES = 200
 _MOST_SERVERS = 1_000
 _PLAIN = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
-"""Besides letters, digits and _.-~, what stays as it is in an id. A blank does not: it separates the parts."""
+"""Characters, besides letters, digits and _.-~, that an id contains unquoted. Not the space: it separates the parts."""
 
 
 def check_audience(claims: Mapping[str, Any], audience: str) -> None:
-    """A token for somebody else, who passed it on or lost it, opens nothing here."""
+    """Reject a token for another audience: one that its recipient passed on or lost must not be valid here."""
     said = claims.get("aud")
     if said != audience and not (isinstance(said, list) and audience in said):
         raise Rejected("The token is for another audience.")
 
 
 def check_times(claims: Mapping[str, Any], now: float, *, needs_end: bool) -> float:
-    """When the token ends. One that has ended, or not begun, is rejected."""
+    """The time at which the token expires. Rejects a token that has expired or is not valid yet."""
     if "exp" not in claims and not needs_end:
         ends: float | None = math.inf
     else:
@@ -108,7 +108,7 @@ def _moment(value: object) -> float | None:
 
 
 def principal_of(claims: Mapping[str, Any], issuer: TokenIssuer) -> Principal:
-    """The holder of a token of this issuer; raises Rejected or ScopesMissing."""
+    """The holder of this issuer's token; raises Rejected or ScopesMissing."""
     subject = _text(claims, "sub", _LONGEST_ID)
     name = _text(claims, issuer.name_claim, _LONGEST_NAME)
     tenant = _text(claims, issuer.tenant_claim, _LONGEST_NAME) if issuer.tenant_claim else ""
@@ -131,12 +131,12 @@ def principal_of(claims: Mapping[str, Any], issuer: TokenIssuer) -> Principal:
 
 
 def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
-    """`scope` of the standards, or `scp`, which some issuers have instead."""
+    """The token's scopes: from the standard claim `scope`, or `scp`, which some issuers use instead."""
     return frozenset(filter(is_scope, _words(claims.get("scope", claims.get("scp")), _MOST_SCOPES)))
 
 
 def _servers(value: object) -> frozenset[str]:
-    """The servers that a claim names. A missing claim names none, and so does one of another type."""
+    """The servers that a claim names: none if it is missing or has another type."""
     return frozenset(_words(value, _MOST_SERVERS))
 
 
@@ -147,7 +147,7 @@ def _role(value: object) -> Role:
 
 
 def _words(value: object, most: int) -> list[str]:
-    """A list of texts, or one text with blanks between them."""
+    """The words of a claim: a list of texts, or one text separated by spaces."""
     words = value.split() if isinstance(value, str) else value
     return [word for word in words[:most] if isinstance(word, str)] if isinstance(words, list) else []
 

@@ -1,7 +1,6 @@
-"""The door of `/mcp`: who is let in, and what everybody else is told, as the protocol says it (RFC 6750, RFC 9728).
+"""Authenticates requests to `/mcp`, and builds the responses for rejected ones (RFC 6750, RFC 9728).
 
-Called by the gate over HTTP before a body is read. Knows headers and credentials, no messages. Never repeats a
-credential.
+Called by the HTTP gate before a body is read. Knows headers and credentials, not messages. Never repeats a credential.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 MCP_PATH = "/mcp"
 
 _LONGEST = 16_384
-"""Characters of a credential."""
+"""Maximum characters of a credential."""
 
 _RETRY_AFTER = 2
 _AUTHORIZATION, _API_KEY = b"authorization", b"x-api-key"
@@ -27,20 +26,20 @@ _NO_CREDENTIAL = (
 )
 
 NeededScopes = Callable[[Caller, Any], Sequence[str]]
-"""The scopes that a caller's message needs."""
+"""Returns the scopes that a caller's message needs."""
 
 
 class Denied(Exception):
-    """Somebody is not let in."""
+    """A request is rejected; carries its HTTP response."""
 
     def __init__(self, status: int, error: str, description: str, challenge: str = "") -> None:
         super().__init__(description)
         self.status = status
         self.error = error
-        """A word of RFC 6750, or one like it."""
+        """An error code of RFC 6750, or one in its style."""
         self.description = description
         self.challenge = challenge
-        """The WWW-Authenticate header."""
+        """The value of the WWW-Authenticate header."""
 
     @property
     def body(self) -> dict[str, str]:
@@ -57,7 +56,7 @@ class Denied(Exception):
 
 
 class Door:
-    """Lets callers in. With `is_open`, also those without any credential, as ANYONE."""
+    """Admits callers. With `is_open`, admits callers without a credential as ANYONE."""
 
     def __init__(
         self,
@@ -68,8 +67,8 @@ class Door:
         needed_scopes: NeededScopes | None = None,
         denied: Callable[[int, str], None] | None = None,
     ) -> None:
-        """`public_url`: the address of the gateway, if not the one in the request. `needed_scopes`: asked about each
-        message of a caller with a token. `denied`: told of everybody who was not let in.
+        """`public_url`: the gateway's address, if it differs from the one in the request. `needed_scopes`: called for
+        each message of a caller with a token. `denied`: called for each rejected request.
         """
         self._credentials = credentials
         self._is_open = is_open
@@ -82,10 +81,10 @@ class Door:
         return bool(self._credentials.issuers)
 
     def resource(self, scheme: str, host: str, port: int | None) -> str:
-        """The address of `/mcp` that tokens are for.
+        """The address of `/mcp` that tokens must be issued for.
 
-        `host` is the admitted Host header; its port is the client's own word, so `port`, the one we listen on, counts:
-        a token for another server of this machine must not open this one.
+        `host` is the admitted Host header. The client chooses the port in it, so `port`, the one we listen on, counts:
+        a token for another server on this machine must not be valid here.
         """
         if self._public_url:
             return f"{self._public_url}{MCP_PATH}"
@@ -94,11 +93,11 @@ class Door:
         return f"{scheme}://{name.lower()}{'' if port in (None, usual) else f':{port}'}{MCP_PATH}"
 
     def asks_nothing_of(self, fields: Mapping[bytes, bytes]) -> bool:
-        """Whether whoever sent these header fields is ANYONE, without a further look."""
+        """Whether the sender of these header fields is admitted as ANYONE, without calling `admit`."""
         return self._is_open and _AUTHORIZATION not in fields and _API_KEY not in fields
 
     async def admit(self, headers: Iterable[tuple[bytes, bytes]], resource: str, address: str = "") -> Principal:
-        """Who sent a request with these headers, from this address if it is known; raises Denied."""
+        """The sender of a request with these headers, from this address if known; raises Denied."""
         given = [(name, value) for name, value in headers if name in (_AUTHORIZATION, _API_KEY)]
         if not given and self._is_open:
             return ANYONE
@@ -118,7 +117,7 @@ class Door:
             raise Denied(503, "temporarily_unavailable", str(cannot)) from None
 
     def check_scopes(self, caller: Caller, message: object, resource: str) -> None:
-        """Raises Denied if the caller's token lacks a scope that its message needs."""
+        """Raise Denied if the caller's token lacks a scope that the message needs."""
         principal = caller.principal
         if self._needed_scopes is None or principal.scopes is None:
             return
@@ -127,12 +126,12 @@ class Door:
             raise self._step_up(sorted(principal.scopes.union(needed)), resource)
 
     def note(self, denied: Denied) -> None:
-        """Somebody was not let in."""
+        """Report a rejected request."""
         if self._denied is not None:
             self._denied(denied.status, denied.error or "no credential")
 
     def metadata(self, resource: str) -> dict[str, Any]:
-        """RFC 9728: what a client needs to know to get a token."""
+        """The metadata that a client needs to get a token (RFC 9728)."""
         scopes = self._credentials.scopes
         return {
             "resource": resource,
@@ -170,6 +169,6 @@ class Door:
             said |= {"scope": " ".join(wanted), "resource_metadata": place}
         else:
             said = {"realm": "mcp-optimizer", **said}
-        # Nothing here should have a quote in it, and nothing that has may end another value.
+        # These values should contain no quotes; one that does must not end its value early.
         quoted = {name: value.replace('"', "'") for name, value in said.items() if value}
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in quoted.items())

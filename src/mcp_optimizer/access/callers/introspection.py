@@ -1,10 +1,9 @@
-"""Asks an issuer about its tokens (RFC 7662). Answers are remembered for a short time, and asked for once at a time.
+"""Asks an issuer about its tokens (RFC 7662). Caches answers briefly, and sends one request per token at a time.
 
-Anybody can make up tokens, and each is a question to the issuer. So tokens that were good lately have places of their
-own, which no made-up one can take, and of the others no address takes all.
+Anyone can make up tokens, and each causes a request to the issuer. Tokens that were recently valid therefore have slots
+of their own, which made-up tokens cannot take, and no address can take all the other slots.
 
-Loaded only where the settings name an introspection endpoint. What is shown to the endpoint is nobody else's key: the
-door sends no API keys here.
+Loaded only if the settings name an introspection endpoint. API keys never reach it: `verification` keeps them out.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ logger = logging.getLogger(__name__)
 
 _REMEMBERED = 60.0
 _REMEMBERED_BAD = 5.0
-"""Seconds for which a good and a bad answer count."""
+"""Seconds for which a valid and an invalid token are cached."""
 
 _KNOWN = 3_600.0
-"""Seconds for which a token that was good has a place among those."""
+"""Seconds for which a token that was valid may use the slots of known tokens."""
 
 _AT_ONCE = 64
-"""Questions under way about tokens that were good, and as many about others. Whoever comes then is told to try again: a
-flood of made-up tokens must not become one there.
+"""Maximum concurrent requests about known tokens, and the same number about others. Further callers must try again, so
+that a flood of made-up tokens does not flood the issuer.
 """
 
 _WARNED = 60.0
 
 
 class _Refusal(NamedTuple):
-    """What was found to be wrong with a token. An error itself would keep the frames it passed."""
+    """Why a token was rejected. Cached instead of the error, which would keep its stack frames alive."""
 
     reason: str
     scopes: tuple[str, ...] = ()
@@ -53,7 +52,7 @@ class _Refusal(NamedTuple):
 
 
 class _Places:
-    """Questions under way, and who has how many. Nobody takes more than half of what is left by others."""
+    """Slots for concurrent requests, counted by holder; a holder may take one only while it has fewer than are free."""
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -74,13 +73,13 @@ class _Places:
 
 
 class Introspection:
-    """The tokens of one issuer, by its own word."""
+    """Verifies the tokens of one issuer by asking it."""
 
     def __init__(self, issuer: TokenIssuer, web: Web, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = issuer
         self._web = web
         self._clock = clock
-        # Apart, so that no number of bad tokens makes a good one be forgotten.
+        # Separate caches, so that any number of invalid tokens cannot evict a valid one.
         self._good: Recent[Principal] = Recent(clock)
         self._bad: Recent[_Refusal] = Recent(clock)
         self._holders: Recent[str] = Recent(clock)
@@ -90,7 +89,7 @@ class Introspection:
         self._warned_at = float("-inf")
 
     async def principal(self, token: str, resource: str, address: str = "") -> Principal:
-        """Whose token this is; raises Rejected, ScopesMissing or CannotVerify. `address`: who shows it, if known."""
+        """The token's holder; raises Rejected, ScopesMissing or CannotVerify. `address`: the client's, if known."""
         audience = self._issuer.audience or resource
         key = hash_of(token, audience)
         found = self._good.get(key) or self._bad.get(key)
@@ -138,10 +137,10 @@ class Introspection:
         return refusal
 
     def _checked(self, claims: Mapping[str, Any], audience: str) -> float:
-        """When the token ends; raises Rejected if it is no good for us."""
+        """The time at which the token expires; raises Rejected if it is not valid for us."""
         if claims.get("active") is not True:
             raise Rejected("The token is unknown, expired or revoked.")
-        # The one who says so may leave its own name out, but must not give another's.
+        # The answering issuer may omit its name, but must not give another's.
         if claims.get("iss", self._issuer.issuer) != self._issuer.issuer:
             raise Rejected("The token is of another issuer.")
         check_audience(claims, audience)

@@ -1,4 +1,4 @@
-"""Makes and reads API keys: `mcpo_<id>_<secret>`. Called by the command for keys, the dashboard, and `known_keys`.
+"""Makes and reads API keys: `mcpo_<id>_<secret>`. Called by the `key` command, the dashboard, and `known_keys`.
 
 The secret has 256 random bits, so a plain hash of it is as safe as a slow one and costs a microsecond. `make_key` also
 stores the new key; its text is shown once.
@@ -34,7 +34,7 @@ _LONGEST = timedelta(days=36_500)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a new key is to permit."""
+    """The permissions requested for a new key."""
 
     name: str
     servers: Collection[str] | None = None
@@ -46,7 +46,7 @@ class Wanted:
 
 
 def new_key(wanted: Wanted, now: datetime) -> tuple[ApiKey, str]:
-    """A key as it is kept, and its text, which nobody can make from that again."""
+    """A key as it is stored, and its text, which cannot be recovered from the stored key."""
     _check(wanted)
     key_id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
     secret = secrets.token_urlsafe(32)
@@ -67,19 +67,19 @@ def new_key(wanted: Wanted, now: datetime) -> tuple[ApiKey, str]:
 
 
 def id_of(text: str) -> str | None:
-    """The id in the text of a key; None if it cannot be one."""
+    """The id in the text of a key; None if the text is not a key."""
     match = _KEY.fullmatch(text)
     return match.group(1) if match is not None else None
 
 
 def is_secret_of(text: str, key: ApiKey) -> bool:
-    """Whether this is the text of the key. Takes the same time however much of it is right."""
+    """Whether this is the text of the key. Takes the same time no matter how much of the secret is right."""
     match = _KEY.fullmatch(text)
     return match is not None and match.group(1) == key.id and hmac.compare_digest(_digest(match.group(2)), key.digest)
 
 
 def expiry(text: str, now: datetime) -> datetime | None:
-    """When a key ends: after `12h`, `90d` or `8w`, at the end of a day such as `2027-01-31` (UTC), or `never`."""
+    """When a key expires: after `12h`, `90d` or `8w`, at the end of a day such as `2027-01-31` (UTC), or `never`."""
     if text == "never":
         return None
     if (match := _SPAN.fullmatch(text)) is not None:
@@ -124,17 +124,17 @@ def _check(wanted: Wanted) -> None:
 
 
 MOST_KEYS = 10_000
-"""Living keys. A gateway has all of them in memory."""
+"""Maximum living keys. A gateway keeps all of them in memory."""
 
 
 class NewKeys(Protocol):
-    """Where new keys are kept."""
+    """Stores new keys."""
 
     async def add(self, key: ApiKey, most: int) -> str: ...
 
 
 async def make_key(stored: NewKeys, wanted: Wanted) -> tuple[ApiKey, str]:
-    """The new key and its text; raises ConfigurationError if there cannot be such a key."""
+    """The new key, now stored, and its text; raises ConfigurationError if such a key cannot be made."""
     key, text = new_key(wanted, datetime.now(UTC))
     problem = await stored.add(key, MOST_KEYS)
     if problem == "name":

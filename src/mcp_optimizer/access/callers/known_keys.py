@@ -1,7 +1,8 @@
-"""Verifies API keys with the database, which it reads a few times a second at most, however many keys are sent.
+"""Verifies API keys against the database, which it reads at most a few times a second, however many keys are sent.
 
-All living keys are in memory. A look for changes is one small query; it is made ahead of time while keys are in use, so
-that a good key rarely waits for one. What another process did is known after two seconds, or nobody is let in.
+All living keys are in memory. Checking for changes is one small query, made ahead of time while keys are in use, so a
+valid key rarely waits for it. Changes by another process take effect within two seconds; if they cannot be read, every
+key is refused.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FRESH = 1.0
-"""Seconds after which a look for changes begins in the background."""
+"""Age in seconds from which the keys are checked for changes in the background."""
 
 _OLDEST = 2.0
-"""Seconds after which nothing is believed without a new look."""
+"""Age in seconds from which the keys are not used without a new check."""
 
 _UNKNOWN = 0.2
-"""Seconds between two looks for the sake of a key that is not known."""
+"""Seconds between two checks that unknown keys cause."""
 
 _USE_NOTED = 60.0
-"""Seconds between two notes that the same key was used."""
+"""Seconds between two writes that the same key was used."""
 
 _LAST_LOOK = 1.0
-"""Seconds for a look that is under way when the gateway ends."""
+"""Seconds for a check in progress to finish when the gateway stops."""
 
 _AFTER_FAILURE = 0.5
 _WARNED = 60.0
@@ -52,7 +53,7 @@ _NO_ANSWER = "Keys cannot be verified: the database does not answer. Try again s
 
 
 class KeyStore(Protocol):
-    """Where keys are kept."""
+    """The stored keys. `mark` returns a value that changes with them."""
 
     async def mark(self) -> object: ...
     async def living(self, now_ms: int) -> Sequence[ApiKey]: ...
@@ -85,12 +86,12 @@ class KnownKeys:
         self._failed_at = self._warned_at = self._changed_at = float("-inf")
 
     def changed(self, _names: Sequence[str] = ()) -> None:
-        """Somebody made or revoked a key: nothing that was read until now is believed any more."""
+        """A key was made or revoked: use nothing that was read before."""
         self._changed_at = self._clock()
         self._known = self._known._replace(at=float("-inf"))
 
     async def principal(self, text: str) -> Principal:
-        """Whose key this is; raises Rejected if nobody's, and CannotVerify if the database does not answer."""
+        """The key's holder; raises Rejected if the key is not valid, CannotVerify if the database does not answer."""
         key_id = id_of(text)
         if key_id is None:
             raise Rejected("This is not a key of this gateway.")
@@ -101,7 +102,7 @@ class KnownKeys:
         return key.principal
 
     async def holder(self, key_id: str) -> Principal:
-        """Whoever showed the key with this id before, if it still lives; raises the same."""
+        """The holder of a key that was verified before, by its id, if it still lives; raises as `principal` does."""
         key = await self._living(key_id)
         if key is None:
             raise Rejected(_NO_GOOD)
@@ -109,9 +110,9 @@ class KnownKeys:
         return key.principal
 
     async def close(self) -> None:
-        """Finish reading and writing."""
+        """Finish reads and writes in progress."""
         with contextlib.suppress(TimeoutError):
-            # A connection that is cancelled while it is being made is lost.
+            # A connection whose opening is cancelled would be lost.
             await asyncio.wait_for(self._looks.settled(), _LAST_LOOK)
         await self._looks.close()
         await self._writes.settled()
@@ -121,7 +122,7 @@ class KnownKeys:
         if age > (_OLDEST if key_id in self._known.keys else _UNKNOWN):
             await self._look()
             if self._known.at < self._changed_at:
-                # The look had begun before something changed.
+                # That check had begun before the change.
                 await self._look()
         elif age > _FRESH:
             self._begin_look()
@@ -129,7 +130,7 @@ class KnownKeys:
         return key if key is not None and key.is_living(_now_ms()) else None
 
     async def _look(self) -> None:
-        # Whoever stops waiting does not stop the look, which others wait for.
+        # Shielded: other callers may wait for the same check.
         await asyncio.shield(self._begin_look())
 
     def _begin_look(self) -> asyncio.Task[None]:
@@ -154,7 +155,7 @@ class KnownKeys:
         if stored is None:
             raise CatalogError("the database is not open")
         known = self._known
-        # First the mark: what changes between the two is read again with the next look.
+        # The mark first: a change between the two reads is then read again with the next check.
         mark = await stored.mark()
         if mark == known.mark:
             return known.keys, mark
@@ -184,7 +185,7 @@ def _now_ms() -> int:
 
 @asynccontextmanager
 async def opened_keys(place: Path | str) -> AsyncIterator[StoredKeys]:
-    """The keys of a database that is opened only for them. Raises CatalogError if it cannot be opened."""
+    """The keys of a database, which is opened only for this context. Raises CatalogError if it cannot be opened."""
     from mcp_optimizer.db.credentials import StoredKeys
     from mcp_optimizer.db.database import open_database
 

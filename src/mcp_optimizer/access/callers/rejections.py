@@ -1,4 +1,4 @@
-"""The errors with which a credential is rejected; `door` says them in terms of HTTP."""
+"""The errors for a rejected credential; `door` turns them into HTTP responses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mcp_optimizer.errors import OptimizerError
 
 
 class Rejected(OptimizerError):
-    """A credential that is no good. The message is for whoever sent it and quotes nothing of it."""
+    """The credential is not valid. The message goes to its sender and never quotes it."""
 
 
 class ScopesMissing(OptimizerError):
-    """A good token without the scopes that every call needs."""
+    """The token is valid but lacks the scopes that every call needs."""
 
     def __init__(self, scopes: Sequence[str]) -> None:
         super().__init__("The token has too few scopes.")
@@ -20,4 +20,4 @@ class ScopesMissing(OptimizerError):
 
 
 class CannotVerify(OptimizerError):
-    """Nobody can say just now whether a credential is good. Trying again later may help."""
+    """The credential cannot be verified at the moment. Trying again later may help."""

@@ -1,8 +1,7 @@
-"""Verifies JWTs of one issuer: signature, issuer, audience, times. Loaded only where the settings name an issuer.
+"""Verifies JWTs of one issuer: signature, issuer, audience, times. Loaded only if the settings name an issuer.
 
-The issuer's public keys (its JWKS) are fetched when they are first needed and when a token names a new one: one fetch
-at a time, and one in ten seconds for unknown keys, however many are named. While a fetch fails, the keys from before
-stay in use.
+The issuer's public keys (its JWKS) are fetched when they are first needed and when a token names an unknown one: one
+fetch at a time, and at most one in ten seconds for unknown keys. While fetching fails, the previous keys stay in use.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 logger = logging.getLogger(__name__)
 
 _AGAIN = 10.0
-"""Seconds between two fetches for the sake of an unknown key, or after a failure."""
+"""Seconds between two fetches because of unknown keys, or after a failure."""
 
 _OLD = 900.0
-"""Seconds after which the keys are fetched again in the background, so that a withdrawn one is noticed."""
+"""Age in seconds from which the keys are fetched again in the background, to notice withdrawn ones."""
 
 _MOST_KEYS = 100
 _LONGEST_ID = 500
@@ -57,7 +56,7 @@ class KeySet:
         self._fetches = BackgroundTasks(logger, "Cannot fetch keys", expected=(CannotVerify,))
 
     async def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        """The key that a token names, for its algorithm; None if there is none. Raises CannotVerify."""
+        """The key that a token names, for its algorithm; None if the issuer has no such key. Raises CannotVerify."""
         if key_id is not None and len(key_id) > _LONGEST_ID:
             return None
         if self._keys is None:
@@ -67,7 +66,7 @@ class KeySet:
         if (found := self._find(key_id, algorithm)) is None and self._may_try_again():
             self._fetch()
         if found is None and self._fetching is not None and not self._fetching.done():
-            # If that fails, nobody knows whether the key exists.
+            # If this fetch fails, it raises CannotVerify: the key may exist.
             await asyncio.shield(self._fetching)
             found = self._find(key_id, algorithm)
         return found
@@ -94,7 +93,7 @@ class KeySet:
     def _find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
         keys = self._keys or {}
         if key_id is None:
-            # Without an id there must be no choice.
+            # Without an id, the key must be the only one.
             key_id = next(iter(keys)) if len(keys) == 1 else ""
         found = keys.get(key_id)
         if found is None or found.get("alg", algorithm) != algorithm:
@@ -121,8 +120,8 @@ class KeySet:
         self._keys, self._ready, self._fetched_at = keys, {}, self._clock()
 
     async def _address(self) -> str:
-        """Where the issuer's metadata say the keys are: RFC 8414, then OpenID, in the protocol's order."""
-        # In a thread: half of the SDK comes with it.
+        """The address of the keys in the issuer's metadata: RFC 8414, then OpenID, in the protocol's order."""
+        # In a thread, because this imports half of the SDK.
         sdk = await asyncio.to_thread(import_module, "mcp.client.auth.utils")
         issuer = self._issuer.issuer
         for place in sdk.build_oauth_authorization_server_metadata_discovery_urls(issuer, issuer):
@@ -134,14 +133,14 @@ class KeySet:
                     raise LoginFailed("its metadata are those of another issuer")
                 address = reply.body.get("jwks_uri")
                 if isinstance(address, str):
-                    # An issuer elsewhere must not point us at this machine.
+                    # A remote issuer must not direct us to this machine.
                     checked(address, allows_this_machine=is_this_machine(checked(issuer)))
                     return address
         raise LoginFailed("it does not describe itself: set its jwks_url")
 
 
 def _usable(keys: object) -> dict[str, Mapping[str, Any]]:
-    """Public keys for signatures, by id."""
+    """The public signature keys in a JWKS, by id."""
     listed = keys[:_MOST_KEYS] if isinstance(keys, list) else []
     return {
         str(key.get("kid", "")): key
@@ -154,7 +153,7 @@ def _usable(keys: object) -> dict[str, Mapping[str, Any]]:
 
 
 _REMEMBERED = 10.0
-"""Seconds for which a verified token is not verified again."""
+"""Seconds for which a verified token is cached."""
 
 _ONLY_SIGNATURE: Options = {
     "verify_exp": False,
@@ -165,13 +164,13 @@ _ONLY_SIGNATURE: Options = {
     "verify_sub": False,
     "verify_jti": False,
 }
-"""What a token says is checked by `claims`, in one way for all tokens."""
+"""The claims are checked by `claims`, in the same way for all tokens."""
 
 _reader = jwt.PyJWT({"enforce_minimum_key_length": True})
 
 
 class SignedTokens:
-    """The JWTs of one issuer."""
+    """Verifies the JWTs of one issuer."""
 
     def __init__(self, issuer: TokenIssuer, keys: KeySet) -> None:
         self._issuer = issuer
@@ -179,7 +178,7 @@ class SignedTokens:
         self._recent: Recent[tuple[Principal, float]] = Recent()
 
     async def principal(self, token: str, resource: str, _address: str = "") -> Principal:
-        """Whose token this is; raises Rejected, ScopesMissing or CannotVerify."""
+        """The token's holder; raises Rejected, ScopesMissing or CannotVerify."""
         audience = self._issuer.audience or resource
         key = hash_of(token, audience)
         if (known := self._recent.get(key)) is not None and time.time() < known[1]:
@@ -216,7 +215,7 @@ class SignedTokens:
 
 
 def unverified_issuer(token: str) -> str | None:
-    """Who a JWT says made it, which only says whom to believe about it; None if it is no JWT."""
+    """The issuer that a JWT claims, used only to choose its verifier; None if it is not a JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

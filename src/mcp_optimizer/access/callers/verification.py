@@ -1,4 +1,4 @@
-"""Verifies a credential of either kind: an API key, or a token of one of the issuers in the settings."""
+"""Verifies credentials: API keys, and tokens of the issuers in the settings. Called by `door` and the dashboard."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _UNKNOWN_ISSUER = "The token is of an issuer that is not accepted here."
 
 
 class TokenVerifier(Protocol):
-    """Verifies the tokens of one issuer; raises Rejected, ScopesMissing or CannotVerify. `address`: who shows one."""
+    """Verifies the tokens of one issuer; raises Rejected, ScopesMissing or CannotVerify. `address`: the client's."""
 
     async def principal(self, token: str, resource: str, address: str = "", /) -> Principal: ...
     async def close(self) -> None: ...
 
 
 class Credentials:
-    """Everything that proves who somebody is."""
+    """The API keys and token issuers that a gateway accepts."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Credentials:
         verifiers: Mapping[str, TokenVerifier] | None = None,
         close_web: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`verifiers`: by the issuers' addresses. `close_web`: called last."""
+        """`verifiers`: by issuer address. `close_web`: called last by `close`."""
         self.issuers = tuple(issuers)
         self._keys = keys
         self._verifiers = dict(verifiers or {})
@@ -41,23 +41,23 @@ class Credentials:
         self._of_opaque = asked[0] if len(asked) == 1 else None
 
     def keys_changed(self, names: Sequence[str]) -> None:
-        """Somebody made or revoked a key."""
+        """A key was made or revoked."""
         if self._keys is not None:
             self._keys.changed(names)
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Every scope that means something here."""
+        """Every scope that the settings use."""
         return tuple(dict.fromkeys(scope for issuer in self.issuers for scope in issuer.scopes))
 
     @property
     def first_scopes(self) -> tuple[str, ...]:
-        """The scopes that a new token should have: those for every call, and for tools that only read."""
+        """The scopes that a new token should have: those for every call, and those for tools that only read."""
         least = (scope for one in self.issuers for scope in (*one.required_scopes, *one.risk_scopes.get(Risk.READ, ())))
         return tuple(dict.fromkeys(least))
 
     async def of_key(self, text: str) -> Principal:
-        """Whose key this is; raises Rejected or CannotVerify."""
+        """The key's holder; raises Rejected or CannotVerify."""
         if self._keys is None:
             raise Rejected(_NO_KEYS)
         return await self._keys.principal(text)
@@ -67,15 +67,15 @@ class Credentials:
         return self._keys is not None
 
     async def holder(self, key_id: str) -> Principal:
-        """Whoever showed a key before, if it still lives; raises Rejected or CannotVerify."""
+        """The holder of a key that was verified before, if it still lives; raises Rejected or CannotVerify."""
         if self._keys is None:
             raise Rejected(_NO_KEYS)
         return await self._keys.holder(key_id)
 
     async def of_bearer(self, text: str, resource: str, address: str = "") -> Principal:
-        """Whose key or token this is; raises Rejected, ScopesMissing or CannotVerify. `address`: who shows it."""
+        """The holder of a key or token; raises Rejected, ScopesMissing or CannotVerify. `address`: the client's."""
         if text.startswith(PREFIX):
-            # Also if it is no good: nobody else is shown a key.
+            # Even if it is not valid: a key must never be sent to a token issuer.
             return await self.of_key(text)
         if not self._verifiers:
             raise Rejected("The key is unknown, expired or revoked.")
@@ -88,7 +88,7 @@ class Credentials:
         return await verifier.principal(text, resource, address)
 
     def scopes_for(self, principal: Principal, risk: Risk) -> tuple[str, ...]:
-        """The scopes that this caller needs for a tool of this class; none, if it has no token."""
+        """The scopes that this caller needs for a tool of this risk class; none if it has no token."""
         if principal.scopes is None:
             return ()
         label = principal.name.partition(":")[0]

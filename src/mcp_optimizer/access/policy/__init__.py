@@ -1,1 +1,1 @@
-"""What a caller may do: how risky a tool is, which rule applies, how often, and what a person is asked."""
+"""Decides what a caller may do: risk classes of tools, rules, call rates, and approval by a person."""

@@ -1,7 +1,7 @@
-"""What a person is asked where a rule says `ask`, what an answer means, and how long a yes lasts.
+"""Builds the question for a rule that says `ask`, interprets the answer, and remembers approvals.
 
-Called by whoever can reach the person; knows no transport. Only a clear yes counts as one, and nothing that a model
-supplies is read here but the arguments that are shown.
+Called by the code that can reach the person; knows no transport. Only a clear yes counts as approval. Of what a model
+supplies, only the arguments are read, to show them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from mcp_optimizer.domain.decisions import Decision
 from mcp_optimizer.domain.principal import Principal
 
 SHOWN_OF_ARGUMENTS: Final = 300
-"""Characters of the arguments that a person is shown."""
+"""Maximum characters of arguments shown to a person."""
 MOST_ARGUMENTS: Final = 40
-"""Arguments that a person is shown; a call with more is refused where a person has to decide."""
+"""Maximum arguments shown to a person; a call with more is refused if a person has to decide."""
 _OF_ONE_OF_MANY: Final = 40
 _LEAST_OF_ONE: Final = 20
 _LOOKED_AT: Final = 5_000
-"""Characters of one text that are looked at."""
+"""Characters examined of one text."""
 _LOOKED_AT_PER_SHOWN: Final = 10
-"""Characters of any other value that are looked at, for each that may be shown: depth takes time."""
+"""Characters examined of any other value, per character that may be shown: encoding deep values takes time."""
 _ROOM_FOR_SIZE: Final = 60
 _BLANKS: Final = re.compile(" {4,}")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=lambda other: f"<{type(other).__name__}>")
@@ -40,7 +40,7 @@ _FIELD: Final = "approve_for"
 
 
 class Consent(StrEnum):
-    """What a person said. The values of the first two are what a person reads."""
+    """A person's answer. The values of the first two are shown to the person."""
 
     ONCE = "this call"
     HOUR = "this tool for an hour"
@@ -50,7 +50,7 @@ class Consent(StrEnum):
 def question(
     principal: Principal, server: str, tool: str, decision: Decision, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The parameters of the elicitation that asks a person about a call."""
+    """The parameters of the elicitation that asks a person to approve a call."""
     lines = [
         f"mcp-optimizer asks: On server {_name(server)}, may {_name(tool)} be called for {_name(principal.name)}?",
         f"It counts as {decision.risk.risk}. {decision.because[:1].upper()}{decision.because[1:]} wants you to decide.",
@@ -69,9 +69,9 @@ def question(
 
 
 def consent_in(answer: object) -> Consent:
-    """What an answer to the question means. Anything but a clear yes is a no.
+    """The meaning of an answer. Anything but a clear yes is a no.
 
-    Clients that show a question without its form send no content: their user agreed to this call.
+    Clients that show a question without its form accept without content: their user agreed to this call only.
     """
     if not isinstance(answer, Mapping) or answer.get("action") != "accept":
         return Consent.NO
@@ -85,13 +85,13 @@ def consent_in(answer: object) -> Consent:
 
 
 def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) -> str:
-    """The arguments in one line. Each gets its share of the room, so that no long one hides what comes after it.
+    """The arguments in one line. Each gets an equal share of the room, so a long one cannot hide those after it.
 
-    Names are quoted as in JSON, so that none looks like an argument with its value.
+    Names are quoted as in JSON, so a name cannot look like an argument with its value.
     """
     if not arguments:
         return "none"
-    # None is left out, up to as many as a person reads.
+    # Leave no argument out, up to the number that a person can read.
     most = max(most, (_OF_ONE_OF_MANY + 2) * len(arguments)) if can_be_shown(arguments) else most
     share = max(_LEAST_OF_ONE, most // len(arguments) - 2)
     shown: list[str] = []
@@ -108,18 +108,17 @@ def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) ->
 
 
 def can_be_shown(arguments: Mapping[str, Any]) -> bool:
-    """Whether a person can be shown every argument: what is counted and not shown might be what matters."""
+    """Whether every argument can be shown to a person: one that is only counted might be the one that matters."""
     return len(arguments) <= MOST_ARGUMENTS
 
 
 def visible(text: str) -> str:
-    """A text in which nothing is hidden: what prints nothing, or moves or reorders other characters, is spelt out."""
+    """A text with hidden characters spelt out: those that print nothing, or move or reorder others."""
     return "".join(f"<U+{ord(letter):04X}>" if _is_hidden(letter) else letter for letter in text)
 
 
 def _is_hidden(letter: str) -> bool:
-    # Others than the plain space look like it; Hangul fillers, the empty Braille cell and variation selectors print
-    # nothing.
+    # Other spaces look like the plain one; Hangul fillers, empty Braille cells and variation selectors print nothing.
     return letter != " " and (
         unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
         or letter in "\u115f\u1160\u2800\u3164\uffa0\u034f"
@@ -129,7 +128,7 @@ def _is_hidden(letter: str) -> bool:
 
 
 def _name(text: str) -> str:
-    """Quoted as in JSON: a quotation mark in a name does not end it, so that no name forges the rest of a question."""
+    """A name quoted as in JSON: a quotation mark in it does not end it, so it cannot forge the rest of a question."""
     return visible(_json(_cut(text[: _SHOWN_OF_NAMES + 1], _SHOWN_OF_NAMES)))
 
 
@@ -138,7 +137,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _written(value: Any, most: int) -> str:
-    """Beginning and end of a value as JSON. However large or deep it is, only a part of it is looked at."""
+    """The beginning and end of a value as JSON. Examines only a part of a large or deep value."""
     if isinstance(value, str) and len(value) > _LOOKED_AT:
         half = _LOOKED_AT // 2
         beginning, end = _plain(_json(value[:half])[:-1]), _plain(_json(value[-half:])[1:])
@@ -152,18 +151,18 @@ def _written(value: Any, most: int) -> str:
 
 
 def _ends(beginning: str, end: str, most: int, size: str) -> str:
-    """As much of both as there is room for, and the size of the whole where there is room for that."""
+    """As much of both ends as there is room for, with the total size in between if there is room for that too."""
     between = f" … {size} … " if most >= _ROOM_FOR_SIZE else "…"
     room = max(2, most - len(between))
     of_end = min(len(end), room // 2)
-    # A quote that lost its backslash would look like the end of the text.
+    # A quotation mark cut off from its backslash would look like the end of the text.
     tail = end[len(end) - of_end :]
     tail = tail[1:] if tail.startswith('"') and len(tail) > 1 else tail
     return f"{beginning[: room - of_end]}{between}{tail}"
 
 
 def _beginning(value: Any, most: int) -> tuple[str, bool]:
-    """A value as JSON as far as it is looked at, and whether that is all of it."""
+    """The examined beginning of a value as JSON, and whether it is the whole value."""
     written: list[str] = []
     length = 0
     try:
@@ -173,7 +172,7 @@ def _beginning(value: Any, most: int) -> tuple[str, bool]:
             if length > most:
                 return "".join(written), False
     except (RecursionError, ValueError):
-        # Too deep, or a part of itself.
+        # Nested too deeply, or circular.
         return "".join(written), False
     return "".join(written), True
 
@@ -183,13 +182,13 @@ def _json(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text in which nothing is hidden, nor pushed out of sight by blanks."""
+    """A text with hidden characters spelt out, and long runs of blanks, which could push text out of sight, counted."""
     return _BLANKS.sub(lambda found: f"␣×{len(found[0]):,}", visible(text))
 
 
 @dataclass(frozen=True)
 class Approved:
-    """What a yes for an hour is about. Another caller, conversation or definition of the tool is asked about again."""
+    """What an approval for an hour covers. Another caller, conversation or tool definition needs a new approval."""
 
     principal: str
     conversation: str
@@ -199,7 +198,7 @@ class Approved:
 
 
 class Approvals:
-    """The yeses that still hold, a bounded number: if there are more, the oldest are asked again."""
+    """The approvals that still hold. Their number is bounded: beyond it, the oldest are forgotten."""
 
     def __init__(
         self,
@@ -214,14 +213,14 @@ class Approvals:
         self._until: OrderedDict[Approved, float] = OrderedDict()
 
     def remember(self, approved: Approved) -> None:
-        """A person said yes, for an hour from now."""
+        """A person approved this for an hour from now."""
         self._until.pop(approved, None)
         self._until[approved] = self._clock() + self._seconds
         if len(self._until) > self._most:
             self._until.popitem(last=False)
 
     def holds(self, approved: Approved) -> bool:
-        """Whether a person said yes to this, and not too long ago."""
+        """Whether an approval of this still holds."""
         until = self._until.get(approved)
         if until is None:
             return False
@@ -231,11 +230,11 @@ class Approvals:
         return False
 
     def forget(self, principal: str) -> None:
-        """Nothing that was approved for this caller holds any longer."""
+        """Drop all approvals for this caller."""
         for approved in [approved for approved in self._until if approved.principal == principal]:
             del self._until[approved]
 
     def forget_server(self, server: str) -> None:
-        """The server is gone, or its name means another one."""
+        """Drop all approvals for a server that was removed, or whose name now means another server."""
         for approved in [approved for approved in self._until if approved.server == server]:
             del self._until[approved]

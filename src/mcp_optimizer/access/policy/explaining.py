@@ -1,4 +1,4 @@
-"""Explains one decision step by step, and counts many, for the person who writes the rules. Pure.
+"""Explains one decision step by step, and counts many decisions, for the person who writes the rules. Pure.
 
 Called by `policy test` and the dashboard.
 """
@@ -16,7 +16,7 @@ from mcp_optimizer.domain.principal import Principal, Risk
 
 @dataclass(frozen=True)
 class Consideration:
-    """One thing that was looked at, and what came of it."""
+    """One step of a decision: what was checked, and the result."""
 
     about: str
     said: str
@@ -24,18 +24,18 @@ class Consideration:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A decision, and how it came about."""
+    """A decision and the steps that led to it."""
 
     decision: Decision
     steps: tuple[Consideration, ...]
     rule: int | None
-    """The number of the rule that decided, as people count."""
+    """The number of the rule that decided, counted from 1."""
     changes: tuple[str, ...]
-    """What would lead to another decision."""
+    """Changes that would lead to another decision."""
 
 
 def explain(policy: Policy, principal: Principal, server: str, tool: str, annotations: object) -> Explanation:
-    """Why a caller may or may not call a tool."""
+    """Explain why a caller may or may not call a tool."""
     risk = policy.risk(server, tool, annotations)
     decision = policy.decide(principal, server, tool, annotations)
     is_own = own_limits(principal, server, risk) is not None
@@ -54,7 +54,7 @@ def explain(policy: Policy, principal: Principal, server: str, tool: str, annota
 
 
 def written(rule: Rule) -> str:
-    """A rule as the settings file has it, without what it leaves out."""
+    """A rule as written in the settings file, without defaults."""
     parts = {
         "effect": rule.effect.value,
         "server": "" if rule.server == "*" else rule.server,
@@ -95,19 +95,19 @@ def _changes(principal: Principal, server: str, tool: str, decision: Decision, m
 
 @dataclass(frozen=True)
 class Survey:
-    """What decides about each of many tools, for one caller."""
+    """How many of a set of tools each rule or limit decides, for one caller."""
 
     tools: int
     by_rule: Mapping[int | None, int]
-    """How many tools each rule decides, by its position; None: no rule matches."""
+    """How many tools each rule decides, by the rule's position; None: no rule matches."""
     by_limits: int
-    """How many the caller's own key or token rules out."""
+    """How many tools the caller's own key or token rules out."""
     risks: Mapping[RiskClass, int]
-    """How many tools have a class, and by what."""
+    """How many tools have each class, by its source."""
 
 
 def survey(policy: Policy, principal: Principal, tools: Iterable[tuple[str, str, object]]) -> Survey:
-    """`tools`: their servers, own names and annotations."""
+    """Count what decides about these tools. `tools`: their servers, own names and annotations."""
     by_rule, risks = Counter[int | None](), Counter[RiskClass]()
     by_limits = 0
     for server, tool, hints in tools:
@@ -121,5 +121,5 @@ def survey(policy: Policy, principal: Principal, tools: Iterable[tuple[str, str,
 
 
 def imagined(name: str, servers: frozenset[str] | None, risk: Risk) -> Principal:
-    """A caller as a key or token would make it."""
+    """A caller with the permissions that such a key or token would give."""
     return Principal(f"imagined:{name}", name, servers=servers, risk=risk)

@@ -1,6 +1,6 @@
-"""The one place that says whether a caller may call a tool: for search, lists, calls, resources and prompts alike.
+"""The one place that decides whether a caller may call a tool: for search, lists, calls, resources and prompts alike.
 
-Called by the gateway and the relay, who act on it. Knows neither the catalog nor how a person is asked.
+Called by the gateway and the relay, which enforce it. Knows neither the catalog nor how a person is asked.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _ONLY: Final = {Risk.READ: "the caller may only read", Risk.WRITE: "the caller m
 
 
 class Policy:
-    """What callers may do: by what their own keys and tokens permit, then by the rules."""
+    """Decides what callers may do: first by their own keys and tokens, then by the rules."""
 
     def __init__(self, rulebook: RuleBook | None = None, overrides: Mapping[str, Risk] | None = None) -> None:
         self.use(rulebook or RuleBook(), overrides or {})
 
     def use(self, rulebook: RuleBook, overrides: Mapping[str, Risk]) -> None:
-        """Decide by these from now on. The book is another object each time, so that whoever kept decisions knows."""
+        """Decide by these from now on. The rulebook is a new object each time, which invalidates cached decisions."""
         self.rulebook = rulebook
         self._overrides = dict(overrides)
         self._overridden = lru_cache(maxsize=50_000)(self._override)
 
     def risk(self, server: str, tool: str, annotations: object) -> RiskClass:
-        """The class of a tool, and what says so."""
+        """The risk class of a tool, and its source."""
         if self._overrides:
             is_short = len(tool) <= LONGEST_REMEMBERED
             given = self._overridden(server, tool) if is_short else self._override(server, tool)
@@ -46,7 +46,7 @@ class Policy:
         return overridden(server, tool, self._overrides)
 
     def decide(self, principal: Principal, server: str, tool: str, annotations: object) -> Decision:
-        """Whether a caller may call a server's tool. `tool` is its own name there."""
+        """Whether a caller may call a server's tool. `tool` is the tool's own name on its server."""
         risk = self.risk(server, tool, annotations)
         denied = own_limits(principal, server, risk) if principal.is_limited else None
         return denied or self.rulebook.decide(principal, server, tool, risk)
@@ -54,21 +54,21 @@ class Policy:
     def decide_server(self, principal: Principal, server: str) -> bool:
         """Whether a caller may read a server's resources and use its prompts.
 
-        Only rules about all tools of a server, of every class or of those that read, are about these as well. To ask a
-        person is to refuse here: nobody is asked about a list.
+        Of the rules, only those about all tools of a server apply, for every class or for read. `ask` refuses here,
+        because no person is asked about a list.
         """
         if principal.servers is not None and server not in principal.servers:
             return False
         return self.rulebook.allows_server(principal, server)
 
     def is_open_for(self, principal: Principal) -> bool:
-        """Whether nothing can be refused or asked, so that the whole catalog is this caller's view of it."""
+        """Whether nothing can be refused to this caller or need approval, so that it sees the whole catalog."""
         book = self.rulebook
         return not principal.is_limited and not (book.limits_callers and book.limits(principal))
 
 
 def own_limits(principal: Principal, server: str, risk: RiskClass) -> Decision | None:
-    """The refusal that follows from the caller's own key or token; None if that permits the call."""
+    """The refusal by the caller's own key or token; None if those permit the call."""
     if principal.servers is not None and server not in principal.servers:
         return Decision(Effect.DENY, THE_CALLERS_SERVERS, risk)
     if not principal.risk.covers(risk.risk):
@@ -77,7 +77,7 @@ def own_limits(principal: Principal, server: str, risk: RiskClass) -> Decision |
 
 
 def call_refusal(decision: Decision, server: str, tool: str) -> CallRefused:
-    """The error for a call that was not allowed, with what would help."""
+    """The error for a call that was not allowed, with advice."""
     risk = decision.risk
     if decision.because == THE_CALLERS_SERVERS:
         because = f"{THE_CALLERS_SERVERS} do not include {server!r}"

@@ -1,7 +1,7 @@
-"""How often a caller may call. Asked by the gateway before each call; knows nothing of what is called.
+"""Limits how often a caller may call. Asked by the gateway before each call; knows nothing of what is called.
 
-Each caller has a bucket that holds a minute's calls and fills steadily. So a burst passes, and the rate holds. What
-costs as much as several calls needs one that is left, and the others are owed: so any rate permits everything, in time.
+Each caller has a bucket that holds a minute's calls and refills steadily, so a burst passes and the rate holds. An act
+that costs several calls needs only one call left and owes the rest, so even the lowest rate eventually permits it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_BUCKETS: Final = 10_000
 
 
 class _Bucket:
-    """The calls that somebody has left."""
+    """The calls that one caller has left."""
 
     def __init__(self, left: float, now: float) -> None:
         self._left = left
@@ -35,7 +35,7 @@ class _Bucket:
 
 
 class Rates:
-    """The calls that every caller has left. `per_minute` is for callers who have no rate of their own; 0: no limit."""
+    """The calls that every caller has left. `per_minute` applies to callers without their own rate; 0: no limit."""
 
     def __init__(
         self, per_minute: int = 0, *, clock: Callable[[], float] = time.monotonic, most: int = _MOST_BUCKETS
@@ -46,16 +46,16 @@ class Rates:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def use(self, per_minute: int) -> None:
-        """Another limit from now on."""
+        """Change the default limit."""
         self._per_minute = per_minute
 
     def limit_of(self, principal: Principal) -> int:
-        """How many calls a minute somebody may make; 0: any number."""
+        """How many calls a minute a caller may make; 0: any number."""
         own = principal.calls_per_minute
         return self._per_minute if own is None else own
 
     def take(self, principal: Principal, calls: int = 1) -> float | None:
-        """Count calls: None if they may be made, else the seconds until the next one may. A refusal costs nothing."""
+        """Count calls: None if they may be made, otherwise the seconds until the next may. A refusal costs nothing."""
         limit = self.limit_of(principal)
         return self._take(principal, limit, calls) if limit > 0 else None
 
@@ -71,7 +71,7 @@ class Rates:
         if bucket is None:
             bucket = self._buckets[principal.id] = _Bucket(limit, now)
             if len(self._buckets) > self._most:
-                # Whoever has not called for longest has most likely a full bucket, which is as good as none.
+                # The caller that has been idle longest most likely has a full bucket, and a new bucket is full too.
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(principal.id)
         return bucket.take(limit, now, calls)

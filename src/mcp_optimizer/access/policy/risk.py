@@ -1,8 +1,8 @@
-"""The risk class of a tool: what it may do at worst, and what says so. Called by `policy` for every decision. Pure.
+"""Determines the risk class of a tool, the worst it may do, and its source. Called by `policy` for each decision. Pure.
 
-The operator's word counts first, then the server's annotations, then the verbs of the name. A server may make its tool
-look worse, but not better than its name. Words of a name that are hardly ever anything but verbs decide first; words
-that are as often nouns (`run`, `status`) decide only where there is no other verb.
+The operator's setting counts first, then the server's annotations, then the verbs in the name. Annotations may make a
+tool look worse than its name, but not better. Words that are nearly always verbs decide first; words that are as often
+nouns (`run`, `status`) decide only if the name has no other verb.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.verbs import DELETING
 
 LONGEST_READ: Final = 1_000
-"""Characters of a name that are read."""
+"""Characters read of a name."""
 
 _READ: Final = frozenset(
     "get list read show view fetch retrieve describe inspect search find query lookup locate grep browse enumerate "
@@ -40,15 +40,15 @@ _WRITE: Final = frozenset(
     "stash split suppress rebuild login logout untag".split()
 )
 _PLAIN_DELETES: Final = frozenset("delete erase purge destroy drop uninstall wipe trash truncate shred del rm".split())
-"""Nobody calls something harmless by these. `remove` is not one of them: a label may be removed."""
+"""Verbs that no harmless tool has. `remove` is not one of them: a label may be removed."""
 _REMOVES: Final = (_PLAIN_DELETES | frozenset(DELETING.split())) - _WRITE
 _DESTRUCTIVE: Final = _REMOVES | frozenset(
     "overwrite empty reset kill terminate cancel eval exec bash shell terminal".split()
 )
 _NOUNS_AT_THE_END: Final = frozenset({"trash", "drop", "reset", "shell", "terminal"})
-"""Verbs that are things where a name ends in them: `list_trash`."""
+"""Verbs that are nouns at the end of a name: `list_trash`."""
 _NOUNS_IN_THE_MIDDLE: Final = frozenset({"list", "view", "query", "store", "post", "set"})
-"""Verbs that are things where another verb follows: `shopping_list_delete_item`."""
+"""Verbs that are nouns if another verb follows: `shopping_list_delete_item`."""
 
 _NOUNS_TOO: Final = {
     Risk.READ: frozenset(
@@ -76,17 +76,17 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 @dataclass(frozen=True)
 class NameRisk:
-    """The class that a name's verbs stand for."""
+    """The class that the verbs in a name imply."""
 
     risk: Risk
     removes: bool = False
-    """Whether a verb says that something goes away. No tool that only reads has one."""
+    """Whether a verb says that something is removed. No tool that only reads has such a verb."""
     plainly_deletes: bool = False
     """Whether the name leaves no doubt that the tool deletes."""
 
 
 def risk_of_name(name: str) -> NameRisk | None:
-    """What a name says, or None if it has no word that we know."""
+    """The class that a name implies, or None if it has no known word."""
     words = [word.lower() for word in _WORD.findall(_as_read(name[:LONGEST_READ]))]
     verbs = set(_verbs(words))
     if _runs_a_program(words):
@@ -99,7 +99,7 @@ def risk_of_name(name: str) -> NameRisk | None:
 
 
 def _as_read(name: str) -> str:
-    """A name as a person would read it: nothing invisible in a word, and a wide "delete" is a "delete"."""
+    """A name as a person reads it: without invisible characters, and with a full-width "delete" as "delete"."""
     if name.isascii():
         return name
     visible = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")
@@ -107,7 +107,7 @@ def _as_read(name: str) -> str:
 
 
 def _verbs(words: list[str]) -> Iterator[str]:
-    """The words that count: the first verb, a verb that the name ends in, and those after "and"."""
+    """The verbs that count: the first, one at the end of the name, and those after "and", "or" or "then"."""
     places = [place for place, word in enumerate(words) if _strong(word) is not None]
     if "drag" in words:
         places = [place for place in places if words[place] != "drop"]
@@ -117,7 +117,7 @@ def _verbs(words: list[str]) -> Iterator[str]:
         return
     first = next((at for at in places if at == 0 or words[at] not in _NOUNS_IN_THE_MIDDLE), places[0])
     yield words[first]
-    # `get_data_set` only reads, `mailing_list_add` does not: a name that opens with its verb may end in a noun.
+    # `get_data_set` only reads, `mailing_list_add` does not: a name that starts with its verb may end in a noun.
     if places[-1] == len(words) - 1 and (first > 0 or words[-1] in _DESTRUCTIVE):
         yield words[-1]
     for at in places:
@@ -134,20 +134,22 @@ def _strong(word: str) -> Risk | None:
 
 
 def _runs_a_program(words: list[str]) -> bool:
-    """`run_command`, `execute_sql` and another gateway's `call_tool` do whatever they are told, so the worst counts."""
+    """Whether a tool runs any command it is given, as `run_command`, `execute_sql` or another gateway's `call_tool` do:
+    it counts as destructive.
+    """
     place = next((at for at, word in enumerate(words) if word in _EXECUTES), None)
     return place is not None and any(word in _PROGRAMS for word in words[place + 1 :])
 
 
 def _weak(words: list[str]) -> Risk | None:
-    """By words that may be nouns: what the name ends in if that is something to read, else the worst of all."""
+    """The class by words that may be nouns: read if the name ends in something to read, otherwise the worst of all."""
     if words and words[-1] in _NOUNS_TOO[Risk.READ]:
         return Risk.READ
     return next((risk for risk in (Risk.WRITE, Risk.READ) if not _NOUNS_TOO[risk].isdisjoint(words)), None)
 
 
 LONGEST_REMEMBERED = 300
-"""Characters of a name that is worth remembering. A server may not fill the memory with longer ones."""
+"""Maximum characters of a name whose class is cached: a server must not fill the memory with longer names."""
 
 UNKNOWN = RiskClass(Risk.WRITE, "default")
 
@@ -160,9 +162,9 @@ def risk_of(server: str, name: str, annotations: object, overrides: Mapping[str,
 def overridden(server: str, name: str, overrides: Mapping[str, Risk]) -> RiskClass | None:
     """The class that the operator gave the tool: that of the first pattern that matches.
 
-    A pattern with `__` is about `server__tool`, any other about the tool's own name. So no server can use a setting
-    that was meant for another one by putting that server's name into its tool's. But `a__b__c` is about the tool `b__c`
-    of server `a` as well as about `c` of `a__b`.
+    A pattern with `__` matches `server__tool`, any other matches the tool's own name. A server therefore cannot use a
+    setting meant for another server by putting that server's name into a tool's name. But `a__b__c` matches both the
+    tool `b__c` of server `a` and `c` of `a__b`.
     """
     qualified = f"{server}{SEPARATOR}{name}"
     for pattern, risk in overrides.items():
@@ -172,7 +174,7 @@ def overridden(server: str, name: str, overrides: Mapping[str, Risk]) -> RiskCla
 
 
 def risk_by_definition(name: str, annotations: object) -> RiskClass:
-    """The class that a tool's own definition gives it."""
+    """The class by the tool's own definition."""
     read_only = destructive = None
     if annotations and isinstance(annotations, Mapping):
         read_only, destructive = _flag(annotations.get("readOnlyHint")), _flag(annotations.get("destructiveHint"))
@@ -181,9 +183,9 @@ def risk_by_definition(name: str, annotations: object) -> RiskClass:
 
 
 def by_definition(name: str, read_only: bool | None, destructive: bool | None) -> RiskClass:
-    """The class that name and hints give; None is a hint that was not given.
+    """The class by name and hints; None stands for a hint that was not given.
 
-    A name that is too long to be read may say anything at its end, so its tool does not count as one that only reads.
+    A name too long to be read completely may contain any verb in its unread part, so its tool never counts as read.
     """
     found = _by_what_is_read(name, read_only, destructive)
     return UNKNOWN if len(name) > LONGEST_READ and found.risk is Risk.READ else found
@@ -205,7 +207,7 @@ _remembered = lru_cache(maxsize=50_000)(by_definition)
 
 
 def _claimed(read_only: bool | None, destructive: bool | None) -> Risk | None:
-    """What the annotations alone say; None if they leave it open."""
+    """The class by the annotations alone; None if they leave it open."""
     if read_only:
         # The protocol gives destructiveHint no meaning for a tool that only reads.
         return Risk.READ
@@ -223,5 +225,5 @@ def _unclaimed(said: Risk | None, read_only: bool | None, destructive: bool | No
 
 
 def _flag(value: object) -> bool | None:
-    """A hint as the protocol defines it; anything but true and false is as good as none."""
+    """A hint as the protocol defines it; any value but true and false counts as not given."""
     return value if isinstance(value, bool) else None

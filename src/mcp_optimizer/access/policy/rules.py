@@ -1,8 +1,8 @@
-"""The rules of the settings file, and which of them decides. Pure; knows no settings and no catalog.
+"""Finds the rule that decides about a call. Called by `policy`. Pure; knows no settings file and no catalog.
 
-The first rule that matches decides; where none does, a call is allowed. Of many rules only a few are looked at: a rule
-can match only if a certain part of a name is there, such as a literal, the beginning or end of a glob, or three
-characters in a row of what stands between.
+The first rule that matches decides; if none does, the call is allowed. An index selects the few rules to check: a rule
+can match only if the call's names contain a certain part of its patterns, such as a literal, the beginning or end of a
+glob, or three consecutive characters from between its stars.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from mcp_optimizer.domain.globs import Glob, glob
 from mcp_optimizer.domain.principal import Principal, Risk
 
 _GRAM = 3
-"""Characters in a row by which a stretch between two stars is found."""
+"""Consecutive characters by which the text between two stars is indexed."""
 _LONGEST_END = 100
-"""Characters of a beginning or an end that rules are filed under."""
+"""Maximum characters of a beginning or an end that is indexed."""
 
 Names = tuple[str, str, str]
 """The names of a call: server, tool, caller."""
 
 
 class _Drawer(NamedTuple):
-    """Where parts of one kind are kept: of which names, where in them, and how long."""
+    """A kind of indexed part: the names it is taken from, its position in them, and its length."""
 
     fields: tuple[int, ...]
     kind: str
@@ -42,14 +42,14 @@ _ENDS: Final[Mapping[str, Callable[[int], slice]]] = {
 
 
 class _Matcher(NamedTuple):
-    """What a rule compares; patterns that match everything are left out."""
+    """The comparisons of a rule, without patterns that match everything."""
 
     checks: tuple[tuple[int, Callable[[str], bool]], ...]
     risk: Risk | None
 
 
 class RuleIndex:
-    """Rules, in the order in which they count."""
+    """An index of rules in their order of precedence."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         parts: dict[int, list[tuple[_Drawer, str]]] = {}
@@ -58,7 +58,7 @@ class RuleIndex:
         for number, rule in enumerate(rules):
             patterns = tuple(map(glob, (rule.server, rule.tool, rule.caller)))
             self._matchers.append(_matcher(patterns, rule.risk))
-            # A rule that says of the same calls what an earlier one said never counts.
+            # A rule with the same conditions as an earlier one can never decide.
             same = (rule.server, rule.tool, rule.caller, rule.risk)
             if same not in seen:
                 seen.add(same)
@@ -88,7 +88,7 @@ class RuleIndex:
         return best if best < len(self._matchers) else None
 
     def _first_of(self, numbers: Sequence[int], best: int, names: Names, risk: Risk) -> int:
-        """The first of these that matches, if that is before the best so far."""
+        """The position of the first of these rules that matches, if it precedes the best so far; otherwise the best."""
         for number in numbers:
             if number >= best:
                 break
@@ -121,13 +121,13 @@ def _matcher(patterns: Sequence[Glob], risk: Risk | None) -> _Matcher:
         for field, pattern in enumerate(patterns)
         if not pattern.is_everything
     ]
-    # Comparing two texts is the cheapest way to find that a rule does not match.
+    # Literals first: comparing two texts is the cheapest way to rule out a match.
     checks.sort(key=lambda check: not patterns[check[0]].is_literal)
     return _Matcher(tuple(checks), risk)
 
 
 def _parts(patterns: Sequence[Glob]) -> Iterator[tuple[_Drawer, str]]:
-    """Every part that a call must have for a rule with these patterns to match."""
+    """Every part that a call's names must contain for a rule with these patterns to match."""
     literal = [field for field, pattern in enumerate(patterns) if pattern.is_literal]
     for pair in combinations(literal, 2):
         yield _Drawer(pair, "whole"), "\0".join(patterns[field].text for field in pair)
@@ -139,7 +139,7 @@ def _parts(patterns: Sequence[Glob]) -> Iterator[tuple[_Drawer, str]]:
             yield _Drawer((field,), "begin", len(begin)), begin
         if end := pattern.suffix[-_LONGEST_END:]:
             yield _Drawer((field,), "end", len(end)), end
-        # Parts of a beginning or an end would be shared by all rules that share it, and more.
+        # Only text between stars: grams of a beginning or an end are less selective than the whole of it.
         for stretch in filter(None, pattern.plain[1:-1] if pattern.plain else pattern.literals):
             length = min(_GRAM, len(stretch))
             for gram in _grams(stretch, length):
@@ -154,29 +154,29 @@ NO_RULE: Final = "no rule matches"
 
 _REMEMBERED: Final = 50_000
 _LONGEST_REMEMBERED: Final = 1_000
-"""Characters of the names of a call whose decision is remembered. Longer ones are decided anew each time."""
+"""Maximum total characters of names whose decision is cached. Longer ones are decided anew each time."""
 
 _ANY_TOOL: Final = "x"
-"""Stands for all tools of a server, where only rules about all of them are asked."""
+"""A stand-in tool name for lookups among rules that cover all tools of a server."""
 
 
 class RuleBook:
-    """All rules, in the order in which they count."""
+    """All rules in their order of precedence, with cached decisions."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = tuple(rules)
         self._index = RuleIndex(self.rules)
-        # What is not a tool (a resource, a prompt) is covered by rules about all tools of a server.
+        # Resources and prompts are covered by the rules about all tools of a server.
         self._for_servers = [rule for rule in self.rules if _covers_reading_anything(rule)]
         self._server_index = RuleIndex(self._for_servers)
         self._limited_callers = {rule.caller for rule in self.rules if rule.effect is not Effect.ALLOW}
         self.limits_callers = bool(self._limited_callers)
-        """Whether any rule may refuse anybody something, or have a person asked."""
+        """Whether any rule may refuse a call, or require approval."""
         self._remembered = lru_cache(maxsize=_REMEMBERED)(self._decided)
         self._servers = lru_cache(maxsize=_REMEMBERED)(self._server_index.first)
 
     def decide(self, principal: Principal, server: str, tool: str, risk: RiskClass) -> Decision:
-        """What the rules say about a call. What the caller's own key or token permits is decided before."""
+        """The decision of the rules. The limits of the caller's own key or token are checked before."""
         is_short = len(server) + len(tool) + len(principal.name) <= _LONGEST_REMEMBERED
         return (self._remembered if is_short else self._decided)((server, tool, principal.name), risk)
 
@@ -188,20 +188,20 @@ class RuleBook:
         return Decision(rule.effect, f"rule {number + 1} of the settings", risk, rule.reason)
 
     def first_match(self, principal: Principal, server: str, tool: str, risk: Risk) -> int | None:
-        """The position of the rule that decides, from 0; None if none does. For explanations."""
+        """The position of the rule that decides, from 0; None if no rule matches. For explanations."""
         return self._index.first((server, tool, principal.name), risk)
 
     def allows_server(self, principal: Principal, server: str) -> bool:
-        """Whether a caller may read a server's resources and use its prompts. A person is not asked about these."""
+        """Whether a caller may read a server's resources and use its prompts. No person is asked about these."""
         number = self._servers((server, _ANY_TOOL, principal.name), Risk.READ)
         return number is None or self._for_servers[number].effect is Effect.ALLOW
 
     def limits(self, principal: Principal) -> bool:
-        """Whether any rule may refuse this caller something, or have a person asked."""
+        """Whether any rule may refuse this caller a call, or require approval."""
         return any(glob(pattern).matches(principal.name) for pattern in self._limited_callers)
 
 
 def _covers_reading_anything(rule: Rule) -> bool:
-    # No tool's name is empty, so `?*` is about all tools as well.
+    # No tool's name is empty, so `?*` also matches all tools.
     is_everything = "*" in rule.tool and rule.tool.strip("*") in ("", "?")
     return is_everything and rule.risk in (None, Risk.READ)

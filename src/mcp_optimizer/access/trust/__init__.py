@@ -1,1 +1,1 @@
-"""What tools were when they were approved: pins, changes that wait for approval, notes on suspicious definitions."""
+"""Pins tools as they were approved: detects changes, holds them for approval, and notes suspicious definitions."""

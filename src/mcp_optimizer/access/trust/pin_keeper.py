@@ -1,8 +1,8 @@
-"""Decides which of a server's listed tools are what was approved, and keeps what was; its instructions likewise.
+"""Compares each listing of a server's tools and instructions with what was approved, and stores approvals.
 
-The first listing of a server counts as approved. Later, tools that changed, or were added, are held back or announced,
-as the server's mode says; those that are the same are used exactly as they were approved. The catalog asks at every
-listing; the command line and the dashboard approve. Knows no client, and never logs a server's texts.
+The first listing of a server counts as approved. Later, changed and added tools are held back or announced, depending
+on the server's mode; unchanged tools are used exactly as they were approved. Called by the catalog at every listing,
+and by the command line and the dashboard to approve. Knows no client, and never logs a server's texts.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 _PAUSE = 2.0
-"""Seconds between two looks for approvals by other processes, while there is something to approve."""
+"""Seconds between two checks for approvals by other processes, while something waits for approval."""
 
 _MOST_NAMED, _MOST_LOGGED = 5, 20
-"""Tools named, and log lines about one server: it may change its tools a million times."""
+"""Maximum tools named in a log line, and log lines about one server, which may change its tools a million times."""
 
 OpenedPins = Callable[[], Awaitable[PinStore | None]]
-"""Waits until the database is open, or could not be opened; None if there is none."""
+"""Waits until the database is open or failed to open; None if there is no database."""
 
 
 class PinKeeper:
-    """Knows what was approved. `modes` are by server; a server without one is not looked at. `is_stored`: that is in
-    a database, so that nobody knows it while there is none to be opened.
+    """The approvals of all servers. `modes` are by server; a server without one is not checked. `is_stored`: approvals
+    are in a database, so they are unknown while it cannot be opened.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class PinKeeper:
         self._unstored: set[str] = set()
 
     async def admit(self, state: UpstreamState) -> Admitted:
-        """What of a server's listing may be used. Waits until the database is open, or is known to be of no use."""
+        """The part of a server's listing that may be used. Waits until the database is open, or failed to open."""
         mode, said = self._modes.get(state.name, TrustMode.OFF), read_of(state.instructions)
         definitions: Sequence[Definition] = state.listing.tools
         if mode is TrustMode.OFF:
             return Admitted(definitions, instructions=said)
         server = identity_of(state.spec)
-        # One listing at a time, so that what waits for approval is of the latest.
+        # One listing at a time, so that the changes stored for approval are those of the latest.
         async with self._turns[state.name]:
             store, pins = await self._approved(state.name)
             if store is None and mode is TrustMode.BLOCK:
@@ -111,29 +111,32 @@ class PinKeeper:
             other_instructions=other,
         )
 
-    async def recalled(self, state: UpstreamState) -> Sequence[Definition]:
+    async def recalled(self, state: UpstreamState) -> Admitted:
         """What may be found of a listing from before, until the server lists its tools again: what is approved now.
         Nothing is written: what a server listed once must not become its baseline.
         """
-        tools = state.listing.tools
+        tools, said = state.listing.tools, read_of(state.instructions)
         if self._modes.get(state.name, TrustMode.OFF) is not TrustMode.BLOCK:
-            return tools
+            return Admitted(tools, instructions=said)
         store, pins = await self._approved(state.name)
         if store is None or pins.approved is None:
-            return ()
-        verdict = await asyncio.to_thread(compare, pins, identity_of(state.spec), tools)
-        return () if verdict.is_other_server else [tool for tool in tools if tool.name not in verdict.changes]
+            return Admitted(())
+        verdict = await asyncio.to_thread(compare, pins, identity_of(state.spec), _pinned(state))
+        if verdict.is_other_server:
+            return Admitted(())
+        same = [tool for tool in tools if tool.name not in verdict.changes]
+        return Admitted(same, instructions="" if INSTRUCTIONS in verdict.changes else said)
 
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
-        """Approve waiting tools by name, and another command or URL of the server, each only if it is still the version
-        that was shown. Returns the approved names.
+        """Approve waiting tools by name, and a changed command or URL of the server. Each is approved only if it is
+        still the version that was shown. Returns the approved names.
         """
         approved = await (await self._store()).approve(server, tools, by, identity)
         self._decide(server)
         return approved
 
     async def reset(self, server: str) -> bool:
-        """Forget a server: what it lists now is the new baseline. Whether there was anything to forget."""
+        """Forget a server: its next listing is the new baseline. Returns whether there was anything to forget."""
         existed = await (await self._store()).reset(server)
         await self._memory.reset(server)
         self._known.pop(server, None)
@@ -141,20 +144,20 @@ class PinKeeper:
         return existed
 
     async def servers(self) -> list[str]:
-        """Every server of which something is kept."""
+        """Every server with stored pins."""
         return await (await self._store()).servers()
 
     async def pins(self, server: str) -> Pins:
-        """Everything that is kept of a server, with definitions."""
+        """All pins of a server, with definitions."""
         return await (await self._store()).whole(server)
 
     @property
     def modes(self) -> Mapping[str, TrustMode]:
-        """What happens to changed tools, by server."""
+        """The treatment of changed tools, by server."""
         return self._modes
 
     def use_modes(self, modes: Mapping[str, TrustMode]) -> None:
-        """The servers are others, or are treated differently from now on."""
+        """The servers or their modes changed; use these from now on."""
         before, self._modes = self._modes, modes
         for server in [server for server in self._marks if server not in modes]:
             del self._marks[server]
@@ -163,7 +166,7 @@ class PinKeeper:
                 self._decide(server)
 
     async def decided(self) -> Collection[str]:
-        """Wait until somebody, here or in another process, decides about servers with unapproved tools; their names."""
+        """Wait for decisions, in this or another process, about servers with unapproved tools; returns their names."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause if self._marks else None):
@@ -175,12 +178,12 @@ class PinKeeper:
                 return found
 
     def look_again(self) -> None:
-        """The database is open after all: what it says of any server counts from now on."""
+        """The database was opened late: compare every server with what it contains."""
         for server in self._turns:
             self._decide(server)
 
     def look(self, _names: Sequence[str] = ()) -> None:
-        """Somebody decided elsewhere: look now, and not after the next pause."""
+        """Another process decided: check now, not after the pause."""
         self._stirred.set()
 
     async def settled(self) -> None:
@@ -188,7 +191,7 @@ class PinKeeper:
         await self._tasks.settled()
 
     async def _begin(self, store: PinStore, state: UpstreamState, server: ServerPin) -> None:
-        """Store a server's first listing as approved. Nobody waits for that: there is nothing to compare it with."""
+        """Store a server's first listing as approved. Runs in the background, because nothing has to be compared."""
         first = await asyncio.to_thread(baseline, _pinned(state), state.listing.turned_off)
         try:
             pins = await store.begin(state.name, server, first)
@@ -198,14 +201,14 @@ class PinKeeper:
         self._known[state.name] = pins
         is_ours = pins.approved is not None and pins.approved.identity == server.identity
         if not is_ours or versions_of(pins.tools) != versions_of(first):
-            # Another gateway was first.
+            # Another gateway stored its listing first.
             self._decide(state.name)
 
     async def _store(self) -> PinStore:
         return await self._opened() or self._memory
 
     async def _approved(self, server: str) -> tuple[PinStore | None, Pins]:
-        """What was approved of a server, and where that is kept; nowhere if that is in a database that is not read."""
+        """A server's pins and their store; the store is None if approvals are in a database that cannot be read."""
         store = await self._opened()
         if (beginning := self._beginning.pop(server, None)) is not None:
             await asyncio.wait({beginning})
@@ -221,14 +224,14 @@ class PinKeeper:
         if pins.approved is not None or kept.approved is None:
             return store, pins
         try:
-            # Seen while the database was not open, or could not be written.
+            # The first listing came while the database was not open, or could not be written.
             return store, await store.begin(server, kept.approved, kept.tools)
         except CatalogError as error:
             self._complain_unstored(server, error)
             return self._memory, self._known.get(server, kept)
 
     def _held_until_known(self, state: UpstreamState) -> Admitted:
-        """Nothing of a server is used before it is known what was approved of it."""
+        """Hold back everything until the server's approvals can be read."""
         self._tasks.spawn(self._look_later(state.name))
         tools = state.listing.tools
         held = {tool.name: HeldTool(state.name, tool.name, ToolChange.UNKNOWN, 0) for tool in tools}
@@ -240,7 +243,7 @@ class PinKeeper:
         self._decide(server)
 
     def _complain_unstored(self, server: str, error: CatalogError) -> None:
-        """Once per server: every listing tries again."""
+        """Log once per server, because every listing tries again."""
         if server in self._unstored:
             return
         self._unstored.add(server)
@@ -262,7 +265,7 @@ class PinKeeper:
     async def _write_down(
         self, store: PinStore, state: UpstreamState, server: ServerPin, verdict: Verdict, pins: Pins
     ) -> dict[str, str]:
-        """What waits for approval, for those who approve; its versions. Nothing is written if it waits already."""
+        """Store the changes that wait for approval, unless they are stored already; returns their versions."""
         wanted = {*verdict.changes, *verdict.first_seen}
         made = await asyncio.to_thread(pins_by_name, [tool for tool in _pinned(state) if tool.name in wanted])
         waiting = {name: made[name] for name in verdict.changes}
@@ -279,7 +282,7 @@ class PinKeeper:
         return versions_of(waiting)
 
     async def _as_approved(self, store: PinStore, state: UpstreamState, verdict: Verdict) -> Sequence[Definition]:
-        """The listed tools; those that are the same in another order in the order that was approved."""
+        """The listed tools; tools that differ only in order are replaced by their approved definitions."""
         if not verdict.reordered:
             return state.listing.tools
         try:
@@ -314,7 +317,7 @@ class PinKeeper:
         return {server for server, mark in marks.items() if self._marks.get(server, mark) != mark}
 
     def _log(self, server: str, mode: TrustMode, verdict: Verdict, changes: Mapping[str, str]) -> None:
-        """Once per change: which tools of which server, and how to see what changed. `changes`: versions by name."""
+        """Log each change once: the tools, the server, and how to see the change. `changes`: versions by name."""
         now = {*changes.items()} | ({("", "")} if verdict.is_other_server else set())
         new = now - self._logged.get(server, frozenset())
         self._logged[server], times = frozenset(now), self._times_logged[server] + 1
@@ -349,5 +352,5 @@ def _unapproved(state: UpstreamState, verdict: Verdict, pins: Pins) -> dict[str,
 
 
 def _pinned(state: UpstreamState) -> list[Definition]:
-    """Everything of a listing that a model may read."""
+    """Everything in a listing that a model may read: the tools and the instructions."""
     return [*state.listing.tools, instructions_of(state.instructions)]

@@ -1,7 +1,7 @@
-"""What counts as the same tool and the same server, what changed since an approval, and where pins are kept.
+"""Makes pins of tools and servers, compares listings with them, and defines their store.
 
-Called by the keeper. A tool is every field that its server sends, because every field can reach a model; the order of
-keys and of lists is no part of it. Pins are kept in the database, or in memory without one.
+Called by `pin_keeper`. A pin covers every field that the server sends, because every field can reach a model; the order
+of keys and lists does not count. Pins are stored in the database, or in memory without one.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from mcp_optimizer.domain.pins import (
 from mcp_optimizer.domain.tools import Definition
 
 _PLACES = frozenset({"prefixItems", "items", "const"})
-"""Keywords whose lists mean something by their order: a value is valid or not."""
+"""Keywords whose lists have a meaningful order: it decides whether a value is valid."""
 
 _OLDER_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _OLDER_SETS = frozenset({"required", "enum", "type"})
-"""What gateways before schema 0015 compared, and the lists whose order they ignored."""
+"""The fields that gateways before schema 0015 compared, and the lists whose order they ignored."""
 
 _LONGEST_SHOWN = 2_000
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a listing has that was not approved."""
+    """The differences between a listing and what was approved."""
 
     is_other_server: bool = False
     changes: Mapping[str, ToolChange] = field(default_factory=dict)
     """Changed and new tools by name."""
     gone: tuple[str, ...] = ()
-    """Approved tools that are not listed now. One that comes back unchanged is the same."""
+    """Approved tools that are not listed now. One that returns unchanged needs no new approval."""
     first_seen: tuple[str, ...] = ()
-    """What nobody could look at when its server was approved: tools that were turned off then, and of a server that
-    only an older gateway has seen, its instructions and further fields of its tools.
+    """Items that were not visible when the server was approved: tools that were turned off then, and, if the pins are
+    from an older gateway, the instructions and further fields of tools.
     """
     reordered: tuple[str, ...] = ()
-    """Tools that are the same, but not byte for byte: the approved definitions are used."""
+    """Tools that are the same except for order: their approved definitions are used."""
 
 
 def instructions_of(text: str) -> Definition:
-    """A server's instructions as something that can be pinned."""
+    """A server's instructions as a definition, which can be pinned."""
     return Definition.packing(INSTRUCTIONS, json.dumps({"instructions": read_of(text)}))
 
 
@@ -68,13 +68,13 @@ _NOTHING_SAID = instructions_of("")
 
 
 def pin_of(definition: Definition, by: str = "") -> ToolPin:
-    """What is stored of a tool."""
+    """The pin of a tool, as stored."""
     wire = zlib.compress(definition.wire_json.encode("utf-8", "surrogatepass"))
     return ToolPin(_older_hash(definition), wire, by, 0, _whole_hash(definition), definition.definition_hash)
 
 
 def unpacked(pin: ToolPin) -> dict[str, Any]:
-    """The definition in a pin, its lists in an order that does not depend on the server; empty if it has none."""
+    """The definition in a pin, with lists in an order independent of the server; empty if the pin has none."""
     if not pin.definition:
         return {}
     text = zlib.decompress(pin.definition).decode("utf-8", "surrogatepass")
@@ -94,7 +94,7 @@ def as_approved(name: str, pin: ToolPin) -> Definition | None:
 
 
 def identity_of(spec: ServerSpec) -> ServerPin:
-    """What a server is, whatever its environment, its headers and its secrets are."""
+    """The identity of a server: its command or URL, independent of its environment, headers and secrets."""
     redacted = Redactor(spec).text
     is_child = spec.transport is Transport.STDIO
     parts = [redacted(spec.without_secrets(part)) for part in ((spec.command, *spec.args) if is_child else (spec.url,))]
@@ -103,7 +103,7 @@ def identity_of(spec: ServerSpec) -> ServerPin:
 
 
 def compare(pins: Pins, server: ServerPin, listed: Iterable[Definition]) -> Verdict:
-    """What changed since the approval. `listed`: the server's tools and its instructions."""
+    """Find the changes since the approval. `listed`: the server's tools and its instructions."""
     if pins.approved is None:
         return Verdict()
     changes: dict[str, ToolChange] = {}
@@ -112,7 +112,7 @@ def compare(pins: Pins, server: ServerPin, listed: Iterable[Definition]) -> Verd
         name, approved = definition.name, pins.tools.get(definition.name)
         names.add(name)
         if approved is not None and approved.sent == definition.definition_hash:
-            # As nearly always: the same bytes.
+            # The same bytes, as nearly always.
             continue
         if approved is not None and definition == _NOTHING_SAID:
             continue
@@ -135,7 +135,7 @@ def compare(pins: Pins, server: ServerPin, listed: Iterable[Definition]) -> Verd
 
 
 def baseline(definitions: Iterable[Definition], turned_off: Iterable[str]) -> dict[str, ToolPin]:
-    """The first listing of a server, which counts as approved."""
+    """The pins of a server's first listing, which counts as approved."""
     pins = {name: ToolPin("", by="baseline") for name in turned_off}
     return pins | {definition.name: pin_of(definition, "baseline") for definition in definitions}
 
@@ -152,7 +152,7 @@ def _canonical(definition: Definition, form: Callable[[dict[str, Any]], Any]) ->
     try:
         return _written(form(pydantic_core.from_json(definition.wire_json)))
     except ValueError:
-        # Numbers of thousands of digits and halves of characters, which only a hostile server sends.
+        # Numbers with thousands of digits, or lone surrogates, which only a hostile server sends.
         return _written({"name": definition.name, "unreadable": definition.definition_hash})
 
 
@@ -170,7 +170,7 @@ def _unordered(value: Any, key: str = "") -> Any:
 
 
 def _place(item: Any) -> str:
-    """By which a list is put in order. Writing JSON takes long for a hundred thousand plain values."""
+    """The sort key for list items. Plain values avoid JSON, which is slow for a hundred thousand of them."""
     return _written(item) if isinstance(item, dict | list) else f"{type(item).__name__} {item!r}"
 
 
@@ -197,7 +197,7 @@ def pins_by_name(definitions: Sequence[Definition]) -> dict[str, ToolPin]:
 
 
 def versions_of(tools: Mapping[str, ToolPin]) -> dict[str, str]:
-    """What stands for exactly these definitions, by name."""
+    """A version for each pin, by name, that identifies exactly its definition."""
     return {name: pin.version for name, pin in tools.items()}
 
 
@@ -205,7 +205,7 @@ class PinStore(Protocol):
     """The pins of all servers. Each method does all of its work or none."""
 
     async def read(self, server: str) -> Pins:
-        """All pins of a server, perhaps without the tools' definitions, which are most of it."""
+        """All pins of a server, possibly without the tools' definitions, which are the largest part."""
         ...
 
     async def whole(self, server: str) -> Pins:
@@ -217,32 +217,32 @@ class PinStore(Protocol):
         ...
 
     async def marks(self, servers: Collection[str]) -> dict[str, Mark]:
-        """What changes with every approval, by server."""
+        """A value per server that changes with every approval."""
         ...
 
     async def begin(self, server: str, pin: ServerPin, tools: Mapping[str, ToolPin]) -> Pins:
-        """Make this the baseline of a server, unless it has one. Returns what is approved then."""
+        """Make this the baseline of a server, unless it has one. Returns the pins that are in force."""
         ...
 
     async def adopt(self, server: str, tools: Mapping[str, ToolPin]) -> None:
-        """Approve what nobody could look at before, the first time it is seen: see `seen_first`."""
+        """Approve items that were not visible before, when they are first seen: see `seen_first`."""
         ...
 
     async def wait(self, server: str, pin: ServerPin | None, tools: Mapping[str, ToolPin]) -> None:
-        """Exactly this waits for approval now."""
+        """Replace everything of a server that waits for approval by this."""
         ...
 
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
-        """Approve waiting tools by name, and another command or URL, each only if it is still that version."""
+        """Approve waiting tools by name, and a changed command or URL, each only if it is still that version."""
         ...
 
     async def reset(self, server: str) -> bool:
-        """Forget a server: its next listing is the baseline."""
+        """Forget a server: its next listing is the new baseline."""
         ...
 
 
 class PinsInMemory:
-    """Pins that end with the process."""
+    """Pins that last as long as the process."""
 
     def __init__(self) -> None:
         self._pins: dict[str, Pins] = {}

@@ -1,8 +1,8 @@
-"""What a person who approves tools sees: how pins stand, what changed, and notes on suspicious definitions. Pure.
+"""Prepares what a person sees before approving tools: the state of pins, diffs, and notes on suspicious definitions.
 
-For `trust list`, `trust diff` and the dashboard. Hidden characters are written out and long texts are cut. The notes
-(hidden characters, shell commands in disguise, clones) never block anything: guessing from phrases what a description
-is up to is wrong far more often than right.
+Used by `trust list`, `trust diff` and the dashboard. Pure. Spells out hidden characters and cuts long texts. The notes
+(hidden characters, encoded shell commands, clones) never block anything, and there is none on suspicious phrases:
+guessing a description's intent from its phrases is wrong far more often than right.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from mcp_optimizer.domain.pins import INSTRUCTIONS, Pins, ServerPin, ToolChange,
 from mcp_optimizer.errors import listed
 
 MOST_LINES = 400
-"""Lines of one diff that are shown."""
+"""Maximum lines shown of one diff."""
 
 _WIDTH = 100
 _LONGEST = 200_000
-"""Characters of a definition that are compared: comparing takes quadratic time."""
+"""Maximum characters compared of a definition: comparing takes quadratic time."""
 _NEWLINE = re.compile(r"(?<!\\)((?:\\\\)*\\n)")
 _SENTENCE = re.compile(r"(?<=[.!?;]) (?=\S)")
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The lines of a unified diff of two definitions; of a new tool, all of its lines are new."""
+    """The lines of a unified diff of two definitions; all lines of a new tool are additions."""
     lines = difflib.unified_diff(_lines(before), _lines(after), "approved", "now", n=2, lineterm="")
     shown = list(lines)
     rest = len(shown) - MOST_LINES
@@ -43,20 +43,20 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]
 
 
 def titled(name: str) -> str:
-    """What a person calls something that is pinned."""
+    """The name of a pinned item, as shown to a person."""
     return "its instructions" if name == INSTRUCTIONS else name
 
 
 def digest(tools: Mapping[str, str], identity: str = "") -> str:
-    """Stands for exactly these versions, so that nobody approves what was not shown.
+    """A digest of exactly these versions, so that only what was shown can be approved.
 
-    Long enough that a server cannot look for two definitions with the same one: to be shown, and to be approved.
+    Long enough that a server cannot find two definitions with the same digest, one to be shown and one to be approved.
     """
     return hashlib.sha256(json.dumps([sorted(tools.items()), identity]).encode()).hexdigest()[:32]
 
 
 def told(approved: Sequence[str], *, is_moved: bool) -> str:
-    """What was approved, for the audit."""
+    """A description of what was approved, for the audit."""
     return listed([*(["its command or URL"] if is_moved else []), *map(titled, approved)])
 
 
@@ -69,7 +69,7 @@ def _lines(definition: Mapping[str, Any]) -> list[str]:
 
 
 def _readable(line: str) -> Iterator[str]:
-    """A line of JSON, broken where its text has newlines and sentences, so that a small change is a small diff."""
+    """A line of JSON, split at newlines and sentences in its text, so that a small change makes a small diff."""
     indent = " " * (len(line) - len(line.lstrip(" ")) + 4)
     for place, part in enumerate(_NEWLINE.sub("\\1\n", line).split("\n")):
         for number, sentence in enumerate(_SENTENCE.split(part) if len(part) > _WIDTH else [part]):
@@ -78,7 +78,7 @@ def _readable(line: str) -> Iterator[str]:
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
-    # Every blank stays: a change of blanks is a change.
+    # Keep every blank, because a change of blanks is a change.
     return textwrap.wrap(
         line,
         width=max(_WIDTH, len(indent) + 40),
@@ -102,21 +102,21 @@ _SHELL = re.compile(
     re.IGNORECASE,
 )
 _LEAST_DESCRIPTION = 40
-"""Characters of a description from which two servers hardly write the same by chance."""
+"""Length of a description from which two servers are unlikely to have the same one by chance."""
 
 Key = tuple[str, str]
-"""A tool: its server, and its own name there."""
+"""A tool: its server, and its own name on that server."""
 
 
 def notes_on(tool: Mapping[str, Any]) -> list[str]:
-    """What a definition has that no honest one needs."""
+    """Notes on features of a definition that an honest one does not need."""
     text = json.dumps(tool, ensure_ascii=False)[:_LONGEST_READ]
     found = [HIDDEN] if has_hidden(text) else []
     return [*found, PAYLOAD] if any(map(_SHELL.search, _decoded(text))) else found
 
 
 def clones(tools: Iterable[tuple[Key, str]]) -> dict[Key, list[str]]:
-    """Tools with the name and the description of a tool of another server, with a note that names it."""
+    """Tools with the same name and description as another server's tool, each with a note that names that server."""
     alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for (server, name), description in tools:
         said = " ".join(description.split())
@@ -148,8 +148,8 @@ APPROVED = "approved"
 
 @dataclass(frozen=True)
 class ToolOverview:
-    """A pinned tool, or a server's instructions: the state (approved, changed, new, server changed), since when, and
-    notes on it.
+    """A pinned tool, or a server's instructions: its state (approved, changed, new, server changed), the time of that
+    state, and notes.
     """
 
     name: str
@@ -161,7 +161,7 @@ class ToolOverview:
 
 @dataclass(frozen=True)
 class ServerOverview:
-    """A server with pins: its mode, if it is known, what it was approved as, and what it is now if that changed."""
+    """A server with pins: its mode, if known, its approved identity, and its current one if that changed."""
 
     name: str
     mode: TrustMode | None
@@ -169,17 +169,17 @@ class ServerOverview:
     waiting: ServerPin | None
     tools: tuple[ToolOverview, ...]
     instructions: ToolOverview | None = None
-    """None if it has none."""
+    """None if the server has no instructions."""
 
     @property
     def unapproved(self) -> list[ToolOverview]:
-        """Tools, and perhaps the instructions, that somebody has to look at."""
+        """Tools, and possibly the instructions, that wait for a decision."""
         found = self.tools if self.instructions is None else (self.instructions, *self.tools)
         return [one for one in found if one.state != APPROVED]
 
 
 def overview(pins: Mapping[str, Pins], modes: Mapping[str, TrustMode]) -> list[ServerOverview]:
-    """All servers that have pins, by name."""
+    """All servers that have pins, sorted by name."""
     current = {(server, name): unpacked(pin) for server, found in pins.items() for name, pin in _current(found)}
     alike = clones((key, _text(tool.get("description"))) for key, tool in current.items())
     servers = []
@@ -200,7 +200,7 @@ def overview(pins: Mapping[str, Pins], modes: Mapping[str, TrustMode]) -> list[S
 
 
 def _current(pins: Pins) -> Iterable[tuple[str, ToolPin]]:
-    """Each tool as it is now, as far as anybody knows."""
+    """Each tool in its latest known version."""
     seen = {name: pin for name, pin in pins.tools.items() if pin.hash}
     return sorted({**seen, **pins.waiting_tools}.items())
 

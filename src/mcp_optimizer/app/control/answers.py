@@ -1,4 +1,4 @@
-"""Finds out in a gateway what a command prints: the same for a running one and one started for the command.
+"""Computes what a command prints, the same in a running gateway and in one started for the command.
 
 Called by the listener and by commands. Nothing here counts as a client's use of the gateway: no events, no savings, no
 learning. The policy decides and the audit records as for any caller. Arguments given as `key=value` are read by the
@@ -47,7 +47,7 @@ _TRUTH_WORDS = {"true": True, "false": False}
 
 
 def typed_arguments(pairs: Iterable[tuple[str, str]], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A key that is repeated makes a list. What a schema does not say stays text; the tool's own check follows."""
+    """Repeated keys become a list. A value whose type the schema omits stays text; the tool checks it itself."""
     properties = properties_of(schema)
     found: dict[str, Any] = {}
     for key, text in pairs:
@@ -84,34 +84,34 @@ def _argument_value(key: str, text: str, kinds: set[str]) -> Any:
 
 _LONGEST_WAIT = 600.0
 _COMMAND_LINE = Caller(client="mcp-optimizer command line")
-"""Whoever runs a command is the user who started the gateway."""
+"""A command runs as the user who started the gateway."""
 
 
 class Operations(Protocol):
-    """What a person does to a running gateway."""
+    """What a person can do to a running gateway."""
 
     def restart(self, server: str) -> None:
-        """Have a server ended after its calls, and started again."""
+        """End a server after its calls, and start it again."""
         ...
 
     def log(self, server: str) -> list[str]:
-        """The last lines of a server, without its secrets."""
+        """The last lines of a server's log, without its secrets."""
         ...
 
     async def reload(self) -> DataclassInstance:
-        """Take in the files as they are now; says what changed, and what is wrong with them."""
+        """Reload the files; returns what changed, and what is wrong with them."""
         ...
 
 
 class Invite(Protocol):
-    """Makes an address that lets one browser in as the owner, once."""
+    """Makes a one-time address that signs one browser in as the owner."""
 
     async def __call__(self, *, by_address: bool) -> str: ...
 
 
 @dataclass(frozen=True)
 class AnswerSources:
-    """What is asked about."""
+    """The parts that answers are read from."""
 
     gateway: Gateway
     forms: ToolForms
@@ -121,7 +121,7 @@ class AnswerSources:
     detail: Detail
     profile: ProfileName
     about: Mapping[str, Any]
-    """What a status says beyond what changes: the server file, the address."""
+    """The unchanging part of a status: the server file, the address."""
     operations: Operations | None = None
     entrance: Invite | None = None
     """None without a dashboard."""
@@ -138,7 +138,7 @@ class Answers:
         self._started = time.time()
 
     async def answer(self, request: command_requests.Request) -> dict[str, Any]:
-        """The value, and the servers that it does not cover."""
+        """The answer, and the servers that it does not cover."""
         if request.wait:
             await self._of.settled(min(request.wait, _LONGEST_WAIT))
         return {"value": await self._value(request), "missing": missing_facts(self._of.gateway.snapshot)}
@@ -188,7 +188,7 @@ class Answers:
 
     async def _find(self, request: command_requests.FindRequest) -> dict[str, Any]:
         gateway = self._of.gateway
-        # Made here, in the event loop, because the thread below must find it made.
+        # Created here, in the event loop, because the thread below needs it to exist.
         await gateway.seen_by(_COMMAND_LINE)
         wanted = (request.query, request.keywords, request.limit, self._of.detail, _COMMAND_LINE)
         return found_facts(await gateway.in_turn(_COMMAND_LINE, partial(gateway.find, *wanted)))

@@ -16,7 +16,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 
 def found_facts(found: FoundTools) -> dict[str, Any]:
-    """A search: the response as programs get it, and what a table shows beyond it."""
+    """A search: the response as programs get it, and what else a table shows."""
     return {
         "response": find_response(found).model_dump(mode="json", exclude_none=True),
         "rows": [
@@ -40,14 +40,14 @@ def tool_rows(tools: list[CatalogTool]) -> list[dict[str, Any]]:
 
 
 def result_facts(result: dict[str, Any]) -> dict[str, Any]:
-    """A result, and which of its blocks are the gateway's own words to a model."""
+    """A result, and which of its blocks the gateway wrote for the model."""
     blocks = result.get("content")
     blocks = blocks if isinstance(blocks, list) else []
     return {"result": result, "notices": [at for at, block in enumerate(blocks) if isinstance(block, Notice)]}
 
 
 def tool_facts(tool: CatalogTool, forms: ToolForms, lists: ToolLists, profile: ProfileName) -> dict[str, Any]:
-    """One tool before and after."""
+    """One tool before and after compression."""
     made = {detail: forms.form(tool, detail) for detail in Detail if detail is not Detail.PYTHON}
     return {
         "forms": {
@@ -65,7 +65,7 @@ def tool_facts(tool: CatalogTool, forms: ToolForms, lists: ToolLists, profile: P
 
 
 def missing_facts(snapshot: Snapshot) -> list[dict[str, str]]:
-    """The servers that are not up."""
+    """The servers that are not running."""
     return [_missing(state) for state in snapshot.missing()]
 
 
@@ -74,9 +74,9 @@ def _missing(state: UpstreamState) -> dict[str, str]:
 
 
 def server_facts(snapshot: Snapshot, state: UpstreamState) -> dict[str, Any]:
-    """One server: its state, the cost of its tools, and what is not as it should be.
+    """One server: its state, the cost of its tools, and what is wrong with it.
 
-    Programs read the keys: none of them changes its meaning.
+    Programs read the keys: never change the meaning of one.
     """
     tools = [tool for tool in snapshot.running if tool.server == state.name]
     facts: dict[str, Any] = {

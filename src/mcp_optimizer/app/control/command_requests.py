@@ -1,4 +1,4 @@
-"""What commands ask of a gateway, as checked values: written by commands, read by the listener."""
+"""What commands ask of a gateway, as validated values: written by commands, read by the listener."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ReloadRequest(_Request):
 class DashboardRequest(_Request):
     method: Literal["dashboard"] = "dashboard"
     by_address: bool = False
-    """Under the address of the gateway, not the name that sign-ins have to themselves."""
+    """Below the gateway's own address, not the host name reserved for sign-ins."""
 
 
 class SaveScriptRequest(_Request):

@@ -1,4 +1,4 @@
-"""Finds a running gateway and asks it. Used by commands and completion, without an event loop and quickly."""
+"""Finds a running gateway and queries it. Used by commands and shell completion; fast, and without an event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_TRIED = 50
 
 @dataclass(frozen=True)
 class RunningGateway:
-    """A gateway that answered. Each request has its own connection."""
+    """A gateway that responded. Each request has its own connection."""
 
     path: Path
     hello: Hello
@@ -36,7 +36,7 @@ class RunningGateway:
         return self.hello.version == __version__
 
     def ask(self, request: Request, seconds: float = 3_600.0) -> Any:
-        """The answer; raises GatewayFailure with what the gateway says, or if it ends or takes longer."""
+        """The answer; raises GatewayFailure with the gateway's message, or if the gateway ends or takes too long."""
         line = json.dumps(request.model_dump()).encode("ascii") + b"\n"
         if len(line) > MOST_ASKED:
             raise GatewayFailure(f"The request has {len(line):,} bytes, and a running gateway takes {MOST_ASKED:,}.")
@@ -54,7 +54,7 @@ class RunningGateway:
 
 
 def running_gateways(settings: Settings, environment: Mapping[str, str] = os.environ) -> list[RunningGateway]:
-    """Those with the servers of these settings: the ready ones first, then the newest. Removes sockets of dead ones."""
+    """Gateways with the servers of these settings: ready ones first, then the newest. Removes sockets of dead ones."""
     if not CAN_CONTROL:
         return []
     found: list[RunningGateway] = []
@@ -66,7 +66,7 @@ def running_gateways(settings: Settings, environment: Mapping[str, str] = os.env
             with contextlib.suppress(OSError):
                 path.unlink()
         except (OSError, ValueError):
-            # Busy, or something else listens there.
+            # Busy, or another program listens there.
             continue
     return sorted(found, key=lambda gateway: not gateway.hello.is_ready)
 
@@ -85,7 +85,7 @@ def _connected(path: Path) -> Iterator[tuple[socket.socket, Hello]]:
 
 
 def _first_line(connection: socket.socket) -> bytes:
-    """Read no further than the line, which is all that is sent before we ask."""
+    """Read only the first line, which is all that the gateway sends before a request."""
     line = b""
     while not line.endswith(b"\n") and len(line) < LONGEST_HELLO:
         if not (more := connection.recv(LONGEST_HELLO - len(line))):

@@ -1,7 +1,7 @@
-"""Answers commands on a private socket, one request a connection. Started by `serve`; knows bytes, not answers.
+"""Answers commands on a private socket, one request per connection. Started by `serve`; knows bytes, not answers.
 
-Only the user who started the gateway can connect, but the program may be broken: it may say nothing, say too much, read
-nothing, or connect a thousand times. None of that delays a client of the gateway.
+Only the user who started the gateway can connect, but the program that connects may be broken: it may send nothing,
+send too much, never read, or connect a thousand times. None of that delays a client of the gateway.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ logger = logging.getLogger(__name__)
 Answer = Callable[[Request], Awaitable[Any]]
 
 _SMALL = 50_000
-"""Bytes of a request up to which it is read at once, not in a thread."""
+"""Largest request, in bytes, that is parsed in the event loop and not in a thread."""
 _FAULT = FailedCommand("The gateway failed at this; its log says why.")
 
 
 @dataclass(frozen=True)
 class ControlLimits:
-    """What one connection may take, and how many there may be."""
+    """Limits of one connection, and how many there may be."""
 
     connections: int = 32
     request_bytes: int = MOST_ASKED
     request_seconds: float = 10.0
-    """For a command to say what it wants."""
+    """Seconds for a command to send its request."""
     answer_seconds: float = 3_600.0
     reading_seconds: float = 30.0
-    """For a command to read its answer."""
+    """Seconds for a command to read its answer."""
 
 
 class ControlListener:
@@ -61,7 +61,7 @@ class ControlListener:
         self._tasks = BackgroundTasks(logger, "A command left", expected=(OSError,))
 
     async def start(self, identity: str, environment: Mapping[str, str]) -> Path | None:
-        """Listen; returns the socket's path. A gateway without a place for it works as well, only without commands."""
+        """Listen; returns the socket's path. If there is no place for a socket, the gateway only lacks commands."""
         folder = made_folder(environment) if CAN_CONTROL else None
         if folder is None:
             logger.info("Commands cannot reach this gateway: there is no private folder for its socket.")
@@ -76,8 +76,8 @@ class ControlListener:
         return self._path
 
     async def stop(self) -> None:
-        """Close the socket and remove it; commands that still wait are told nothing."""
-        # In this order: a socket that is there and refuses is taken for a dead gateway's.
+        """Close and remove the socket; commands that still wait get no answer."""
+        # In this order: a socket file that refuses connections counts as a dead gateway's.
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -99,7 +99,7 @@ class ControlListener:
             if is_own_user(writer.get_extra_info("socket")):
                 await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.CancelledError):
-            # It left, or was too slow, or the gateway stops: nobody reads what we could say.
+            # The command left or was too slow, or the gateway is stopping: no reply would be read.
             pass
         finally:
             self._connected.discard(task)
@@ -122,7 +122,7 @@ class ControlListener:
             async with asyncio.timeout(self._limits.answer_seconds):
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
-                # Whoever waited for the answer is gone, as after Ctrl-C.
+                # The command that waited for the answer is gone, as after Ctrl-C.
                 return
             async with asyncio.timeout(self._limits.reading_seconds):
                 writer.write(answering.result())

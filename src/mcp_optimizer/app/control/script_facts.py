@@ -1,4 +1,4 @@
-"""Stored scripts as commands print them, and the request to save one. Loads nothing of scripts while they are off."""
+"""Stored scripts as commands print them, and the request to save one. Loads no script code while scripts are off."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def script_rows(scripts: StoredScripts) -> list[dict[str, Any]]:
 
 
 async def save_script(scripts: StoredScripts, request: SaveScriptRequest) -> dict[str, Any]:
-    """Keep a script; says under which tool it is called from now on."""
+    """Save a script; returns the name of the tool that now runs it."""
     from mcp_optimizer.scripts.saving import WantedScript
 
     wanted = WantedScript(request.name, request.source, request.description, request.parameters, request.may_change)

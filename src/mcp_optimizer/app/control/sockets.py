@@ -1,6 +1,6 @@
 """The sockets of running gateways, in a folder that only their user can enter.
 
-Called by the listener, which puts one there, and by commands, which look for some. Knows nothing of what is said.
+Called by the listener, which creates a socket, and by commands, which look for sockets. Knows nothing of messages.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ CAN_CONTROL = hasattr(socket, "AF_UNIX") and hasattr(os, "getuid")
 """Whether this system has sockets that belong to a user. Windows does not."""
 
 _LONGEST_PATH = 100
-"""Bytes of a socket's path that every system takes."""
+"""Longest path of a socket, in bytes, that every system accepts."""
 _LONGEST_NAME = 32
 _MOST_ENTRIES = 10_000
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def identity(settings: Settings) -> str:
-    """What a gateway and a command must have in common: the servers and where they are remembered, as a digest."""
+    """A digest of what a gateway and a command must share: the servers and their database."""
     source = "demo" if settings.demo else os.path.realpath(settings.server_file)
     place = settings.database_place
     if isinstance(place, Path):
         stored = os.path.realpath(place)
     else:
         url = urlsplit(place or "none")
-        # Without the password, of which nothing should be derived.
+        # Without the password: nothing may be derived from it.
         stored = f"{url.scheme} {url.username or ''} {url.hostname or ''} {url.port or ''} {url.path}" if place else ""
     chosen = sorted(name for name in (part.strip() for part in settings.servers.split(",")) if name)
     known = json.dumps([source, settings.demo, chosen, stored])
@@ -52,7 +52,7 @@ def identity(settings: Settings) -> str:
 
 
 def folders(environment: Mapping[str, str]) -> list[Path]:
-    """Where sockets may be, the preferred place first; a place with too long a path is left out."""
+    """Folders that may hold sockets, the preferred one first; one whose path is too long is left out."""
     found = [user_state_path(APP_NAME) / "control", Path(tempfile.gettempdir()) / f"{APP_NAME}-{os.getuid()}"]
     if (runtime := environment.get("XDG_RUNTIME_DIR", "")) and Path(runtime).is_absolute():
         found.insert(0, Path(runtime) / APP_NAME)
@@ -60,7 +60,7 @@ def folders(environment: Mapping[str, str]) -> list[Path]:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether it is a folder of ours that nobody else can enter; a link to one is not."""
+    """Whether this is a folder of ours that no other user can enter; a link to one does not count."""
     try:
         found = folder.lstat()
     except OSError:
@@ -69,7 +69,7 @@ def is_private(folder: Path) -> bool:
 
 
 def made_folder(environment: Mapping[str, str]) -> Path | None:
-    """The first place that is private, or can be made so; None if there is none."""
+    """The first folder that is private or can be made so; None if there is none."""
     for folder in folders(environment):
         with contextlib.suppress(OSError):
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def made_folder(environment: Mapping[str, str]) -> Path | None:
 
 def bound_socket(folder: Path, name: str) -> tuple[socket.socket, Path]:
     """A listening socket that only its owner can use. The name holds our process id, so an old one there is dead."""
-    # Whoever finds a socket at which nobody listens takes it for a dead one's, and removes it.
+    # A command treats a socket that refuses connections as a dead gateway's, and removes it.
     path, unfinished = folder / name, folder / f".{os.getpid()}"
     unfinished.unlink(missing_ok=True)
     made = socket.socket(socket.AF_UNIX)
@@ -99,7 +99,7 @@ def bound_socket(folder: Path, name: str) -> tuple[socket.socket, Path]:
 
 
 def is_own_user(connection: socket.socket | TransportSocket) -> bool:
-    """Whether the other end is a process of ours; where the system cannot tell, the folder has to keep others out."""
+    """Whether the peer runs as our user; where the system cannot say, the folder must keep others out."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True
@@ -113,7 +113,7 @@ def socket_name(of: str, pid: int) -> str:
 
 
 def sockets(of: str, environment: Mapping[str, str]) -> list[Path]:
-    """The sockets of gateways with this identity, the newest first. Others' files and links are not looked at."""
+    """The sockets of gateways with this identity, newest first. Skips links and files of other users."""
     found: list[tuple[float, Path]] = []
     for folder in folders(environment):
         if not is_private(folder):

@@ -1,7 +1,7 @@
-"""The lines that go over the socket for commands: a gateway says who it is, a command asks, the gateway answers.
+"""The lines exchanged on the command socket: a gateway identifies itself, a command asks, the gateway answers.
 
-Pure. Also says how a command ends that fails: the message and exit code are the same in the command itself and in a
-gateway.
+Pure. Also says how a failed command ends: the message and exit code are the same whether the command or a gateway
+did the work.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mcp_optimizer.errors import ConfigurationError, GatewayFailure, InvalidArgu
 
 @dataclass(frozen=True)
 class FailedCommand:
-    """What a person reads, and the exit code: 1 for a failure, 2 for wrong usage or configuration."""
+    """The message for a person, and the exit code: 1 for a failure, 2 for wrong usage or configuration."""
 
     message: str
     code: int = 1
 
 
 def failure_of(error: OptimizerError) -> FailedCommand:
-    """An error for people; whatever it advises a model is replaced by a command."""
+    """An error for people; advice meant for a model is replaced by a command."""
     if isinstance(error, GatewayFailure):
         return FailedCommand(str(error), error.code)
     if isinstance(error, ConfigurationError):
@@ -36,15 +36,15 @@ def failure_of(error: OptimizerError) -> FailedCommand:
 
 PROTOCOL = 1
 MOST_ASKED = 10_000_000
-"""Bytes of a request."""
+"""Maximum bytes of a request."""
 MOST_ANSWERED = 1_000_000_000
-"""Bytes of a reply that a command reads."""
+"""Maximum bytes of a reply that a command reads."""
 LONGEST_HELLO = 10_000
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The first line of a gateway."""
+    """The first line a gateway sends."""
 
     version: str
     pid: int
@@ -56,7 +56,7 @@ class Hello:
 
     @classmethod
     def of(cls, line: bytes) -> Hello | None:
-        """None if it is no such line, or that of another protocol."""
+        """None if it is no greeting, or one of another protocol version."""
         try:
             said = json.loads(line)
         except (ValueError, RecursionError):
@@ -78,7 +78,7 @@ def failed(failure: FailedCommand) -> bytes:
 
 
 def read_answer(line: bytes) -> Any:
-    """What a gateway answered; raises the failure that it reports, and ValueError if it is no answer."""
+    """The gateway's answer; raises the failure that it reports, and ValueError if it is malformed."""
     if not line.endswith(b"\n"):
         raise GatewayFailure("The gateway ended before it answered. With --fresh, the servers are started anew.")
     try:
@@ -94,5 +94,5 @@ def read_answer(line: bytes) -> Any:
 
 
 def _line(value: Any) -> bytes:
-    # Half characters, which servers may send, have no UTF-8; escaped they survive.
+    # Lone surrogates, which servers may send, have no UTF-8 encoding; escaped, they survive.
     return json.dumps(value).encode("ascii") + b"\n"

@@ -1,1 +1,1 @@
-"""Other programs' configuration files: where they are, which servers they have, and how those are taken over."""
+"""Other programs' configuration files: where they are, which servers they have, and how those are imported."""

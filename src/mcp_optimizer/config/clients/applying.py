@@ -1,6 +1,7 @@
-"""Carries out a planned change of a client's file, with a copy from before; and finds the exact undo of one.
+"""Carries out a planned change of a client's file, keeping a copy first; and finds the exact undo of a change.
 
-Called by the command line after it has shown the change and asked. Runs nothing: a client's own command is run there.
+Called by the command line after it has shown the change and asked. Starts no process: the command line runs a client's
+own command.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from mcp_optimizer.config.textfiles.writing import remove_file, replace_file
 
 
 def write(change: FileChange, backups: Backups) -> None:
-    """Write a connected file. Raises OSError; then nothing was changed."""
+    """Write a connected file. If it raises OSError, nothing was changed."""
     path = change.place.path
     folder = "" if path.parent.exists() else str(path.parent)
-    # Its record is there before the file is changed; one of a change that failed matches no file.
+    # The record exists before the file changes; the record of a failed change matches no file.
     _keep(change, backups, digest(change.text.encode()), folder=folder)
     path.parent.mkdir(parents=change.place.project is not None, exist_ok=True)
     replace_file(path, change.text, expected=change.content)
@@ -39,7 +40,7 @@ def note_command(change: FileChange, backups: Backups) -> bool:
 
 
 def exact_undo(change: FileChange, backups: Backups) -> FileChange:
-    """The change that disconnects: to the very bytes from before, if nobody changed the file since."""
+    """The change that disconnects: it restores the exact bytes from before, if the file has not changed since."""
     backup = backups.latest(change.place.path, change.name)
     if backup is None:
         return change
@@ -61,7 +62,7 @@ def is_by_command(change: FileChange, backups: Backups) -> bool:
 
 
 def take_out(change: FileChange, backups: Backups) -> None:
-    """Write, or remove, a file without our entry. Raises OSError; then nothing was changed."""
+    """Write, or remove, a file without our entry. If it raises OSError, nothing was changed."""
     path, content = change.place.path, change.content
     if change.removes_file:
         backup = backups.latest(path, change.name)

@@ -1,7 +1,7 @@
 """Copies of clients' files from before we changed them, in a folder of ours that only its owner can read.
 
 Called by commands that change a client's file. Each copy has a record: whose file it is, and the digests before and
-after, so that an undo knows whether somebody else changed the file meanwhile.
+after, so that an undo knows whether another program changed the file in between.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from pathlib import Path
 from mcp_optimizer.runtime.local_files import make_folder
 
 _MOST = 20
-"""Copies that are kept of one file."""
+"""Maximum copies kept of one file."""
 
 
 @dataclass(frozen=True)
 class Backup:
-    """What a file was before a change."""
+    """The state of a file before a change."""
 
     client: str
     name: str
     """The name of the entry that was written; empty for other changes."""
     path: str
     copy: str
-    """The file with the content from before; empty if there was no file."""
+    """The path of the copy; empty if there was no file."""
     before: str
     after: str
-    """Digests of the content, empty where there was no file."""
+    """Digests of the content before and after, empty where there was no file."""
     restores: bool = True
-    """Whether the content from before is without our entry."""
+    """Whether the earlier content lacks our entry."""
     folder: str = ""
     """The folder that was created for the file."""
     by_command: bool = False
     """Whether the client's own command made the change."""
     moved: tuple[str, ...] = ()
-    """Servers that were taken out of the file, or switched off in it."""
+    """Servers that were removed from the file, or switched off in it."""
 
 
 def digest(content: bytes | None) -> str:
@@ -63,13 +63,13 @@ class Backups:
             backup = Backup(**{**asdict(backup), "copy": str(copy)})
         _write(self._folder / f"{stamp}.json", json.dumps(asdict(backup)).encode())
         for old, one in self._records(backup.path)[_MOST:]:
-            # What was moved may be wanted back after any time.
+            # Keep every copy from a move: the user may restore it at any time.
             if not one.moved:
                 self._remove(old, one)
         return backup
 
     def content(self, backup: Backup) -> bytes | None:
-        """What the file was before; None if there was none. Raises OSError if the copy is gone or damaged."""
+        """The earlier content; None if there was no file. Raises OSError if the copy is gone or damaged."""
         if not backup.before:
             return None
         content = Path(backup.copy).read_bytes()
@@ -78,30 +78,30 @@ class Backups:
         return content
 
     def latest(self, path: Path, name: str) -> Backup | None:
-        """The newest record of an entry of this name in a file."""
+        """The newest record of a file for an entry of this name."""
         return next((one for _, one in self._records(str(path)) if one.name == name), None)
 
     def moves(self, client: str, path: Path | None = None) -> list[Backup]:
-        """What was moved out of a client's files, or of one of them, the newest first."""
+        """The moves out of a client's files, or out of one of them, newest first."""
         return [
             one for _, one in self._records(None if path is None else str(path)) if one.moved and one.client == client
         ]
 
     def forget(self, path: Path, name: str, *, moves: bool = False) -> None:
-        """An undo is done: its records no longer count. The copies stay for a while."""
+        """Mark the records of an undone change as done. The copies stay for a while."""
         for record, one in self._records(str(path)):
             if one.name == name if not one.moved else moves:
                 record.rename(record.with_suffix(".done"))
 
     def _records(self, path: str | None) -> list[tuple[Path, Backup]]:
-        """The records of a file, or of all, the newest first."""
+        """The records of a file, or of all, newest first."""
         found = []
         for record in sorted(self._folder.glob("*.json"), reverse=True):
             try:
                 said = json.loads(record.read_bytes())
                 backup = Backup(**{**said, "moved": tuple(said.get("moved", ()))})
             except (OSError, ValueError, TypeError, AttributeError):
-                # Not written by us, or only in part.
+                # Not written by us, or incomplete.
                 continue
             if path is None or backup.path == path:
                 found.append((record, backup))

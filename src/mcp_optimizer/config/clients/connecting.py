@@ -1,4 +1,4 @@
-"""Plans how our entry gets into a client's file, and out of it again: texts in, texts out.
+"""Plans how our entry is added to a client's file and removed again: texts in, texts out.
 
 Called by the command line, which shows the plan, asks, keeps a copy and writes. Reads files, writes none.
 """
@@ -22,33 +22,33 @@ from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
 
 
 class CannotConnect(ValueError):
-    """A client's file is not changed. The message says why, and what to do."""
+    """A client's file is left unchanged. The message says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class FileChange:
-    """What becomes of a client's file. Equal texts mean that nothing is to be done."""
+    """A planned change of a client's file. Equal texts mean that there is nothing to do."""
 
     client: ClientProgram
     place: FilePlace
     name: str
     content: bytes | None = field(repr=False)
-    """What it is now; None if there is no file."""
+    """The current content; None if there is no file."""
     text: str = field(repr=False)
-    """What it becomes."""
+    """The text after the change."""
     entry: Mapping[str, Any] = field(repr=False)
     others: tuple[str, ...] = ()
-    """Servers in the file that are not ours and switched on."""
+    """Servers in the file that are not ours and are switched on."""
     is_update: bool = False
     """Whether our entry was there before, with other values."""
     removes_file: bool = False
-    """Whether the file goes, because there was none before us."""
+    """Whether to remove the file, because we created it."""
     connected_as: str = ""
     """The name under which the client has this entry already."""
     restored: tuple[str, ...] = ()
-    """Servers that come back, which were moved."""
+    """Moved servers that are put back."""
     is_exact: bool = True
-    """Whether these come back with every byte. Not so in a file that others changed meanwhile."""
+    """Whether they are put back byte for byte. Not in a file that another program changed in between."""
 
     @property
     def before(self) -> str:
@@ -84,7 +84,7 @@ def connecting(
 
 
 def disconnecting(client: ClientProgram, machine: Machine, name: str, *, in_project: bool) -> FileChange | None:
-    """The change that takes our entry out, or None if it is not there."""
+    """The change that removes our entry, or None if there is none."""
     file = _file(client, machine, in_project, must_be_installed=False)
     if not os.path.lexists(file.place.path):
         return None
@@ -109,7 +109,7 @@ def disconnected_text(file: FoundFile, machine: Machine, name: str) -> str | Non
 
 
 def is_installed(client: ClientProgram, machine: Machine) -> bool:
-    """Whether a folder of a client is there, or a file."""
+    """Whether a folder or a file of a client exists."""
     where = machine.home, machine.environment, machine.platform
     return any(one.is_dir() for one in client.folders(*where)) or any(
         os.path.lexists(place.path) for place in client.files(*where)
@@ -117,7 +117,7 @@ def is_installed(client: ClientProgram, machine: Machine) -> bool:
 
 
 def has_entry(change: FileChange) -> bool:
-    """Whether the file has our entry now: after a client's own command ran."""
+    """Whether the file has our entry, checked after a client's own command ran."""
     file = file_at(change.client, change.place)
     return not file.problem and any(
         one.name == change.name and is_ours(change.client, one.name, one.value)
@@ -126,7 +126,7 @@ def has_entry(change: FileChange) -> bool:
 
 
 def is_empty(text: str, place: FilePlace) -> bool:
-    """Whether a file says nothing any more."""
+    """Whether a file has no content left."""
     try:
         document = parsed(text, place.kind) if text.strip() else None
     except UnreadableText:
@@ -156,7 +156,7 @@ def _file(client: ClientProgram, machine: Machine, in_project: bool, must_be_ins
 
 
 def _is_blank(path: Path) -> bool:
-    """Whether a small file contains nothing, which no parser accepts and every client does."""
+    """Whether a small file is blank, which no parser accepts and every client does."""
     try:
         return path.is_file() and path.stat().st_size < 64 and not path.read_bytes().strip()
     except OSError:
@@ -164,7 +164,7 @@ def _is_blank(path: Path) -> bool:
 
 
 def _places(client: ClientProgram, machine: Machine, in_project: bool) -> list[FilePlace]:
-    """Where our entry may go: files that are written like the client's main one."""
+    """Files that may get our entry: those in the same format as the client's main one."""
     if in_project:
         if not client.in_projects:
             raise CannotConnect(f"{client.title} has no file for projects; leave out --project.")
@@ -174,8 +174,8 @@ def _places(client: ClientProgram, machine: Machine, in_project: bool) -> list[F
 
 
 def _entries(file: FoundFile, machine: Machine) -> tuple[ListedEntry, ...]:
-    """The entries for every folder, or for the project whose file it is; not those inside the file of a client for
-    this folder.
+    """The entries for all folders, or for the project if the file is a project's; without those that a user's file
+    has for single folders.
     """
     found = listing(file, machine.folder, all_projects=False).entries
     return tuple(one for one in found if one.project == file.place.project)
@@ -189,7 +189,7 @@ def _is_off(entry: ListedEntry) -> bool:
 
 
 def _is_same(value: Any, entry: Mapping[str, Any]) -> bool:
-    """Whether an entry says what ours would; a client may have added keys, and its name may be another."""
+    """Whether an entry has the same content as ours; the client may have added keys, and its name may differ."""
     return isinstance(value, Mapping) and all(
         value.get(key) == item or (not item and key not in value) for key, item in entry.items() if key != "name"
     )

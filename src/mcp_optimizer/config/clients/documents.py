@@ -1,6 +1,6 @@
 """The entries in a client's file: where they are, which are switched off elsewhere in it, and whose project they are.
 
-Pure: a document in, entries out, unread. `entries` reads each. Called by `importing`.
+Pure: a document in, uninterpreted entries out. `entries` interprets each. Called by `importing`.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from mcp_optimizer.config.known_clients.entry_reading import value_at
 from mcp_optimizer.config.known_clients.program import KeyPath, SwitchOff
 
 MOST_SERVERS = 500
-"""Servers that are read from one part of a file."""
+"""Maximum servers read from one part of a file."""
 
 
 @dataclass(frozen=True)
 class ListedEntry:
-    """An entry as it is in a file."""
+    """An entry as written in a file."""
 
     name: str
     value: Any = field(repr=False)
     at: KeyPath
     """The keys that lead to it; for one in a list, those that lead to the list."""
     index: int | None = None
-    """Its place in a list."""
+    """Its position in a list."""
     project: Path | None = None
-    """The folder that it is for, if it is for one only."""
+    """The folder that it applies to, if only one."""
     is_off: bool = False
-    """Whether something outside of the entry switches it off."""
+    """Whether something outside the entry switches it off."""
 
 
 @dataclass(frozen=True)
 class FileListing:
-    """The entries of a file, and what else there is to say about it."""
+    """The entries of a file, and notes about it."""
 
     entries: tuple[ListedEntry, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def listing(found: FoundFile, folder: Path, *, all_projects: bool) -> FileListing:
-    """The entries of a file. Those of projects are for `folder`, unless all are wanted."""
+    """The entries of a file; of those for projects, only those for `folder`, unless all are wanted."""
     notes: list[str] = []
     entries: list[ListedEntry] = []
     for at in found.client.servers_in(found.document, found.place):
@@ -84,7 +84,7 @@ def _name_in_list(entry: Any, number: int) -> str:
 
 
 def _is_excluded(name: str, found: FoundFile) -> bool:
-    """Whether lists elsewhere in the file leave a server out."""
+    """Whether lists elsewhere in the file exclude a server."""
     if found.client.switch_off is not SwitchOff.EXCLUDED:
         return False
     excluded = _names(found.document, ("mcp", "excluded")) | _names(found.document, ("excludeMCPServers",))
@@ -98,7 +98,7 @@ def _names(document: Any, at: KeyPath) -> set[str]:
 
 
 def _of_projects(found: FoundFile, folder: Path, all_projects: bool) -> tuple[list[ListedEntry], int]:
-    """The entries of this folder or of all, and how many others there are."""
+    """The project entries of this folder or of all, and how many remain."""
     taken: list[ListedEntry] = []
     others = 0
     known = found.client.project_entries

@@ -1,7 +1,7 @@
 """Translates one entry of a client's file into one of a server file, and says what was left out and why.
 
-Called by `importing`. Which keys mean what is known of each client (`EntryReading`). Whether the result can be used is
-decided where server files are read (`upstream.config`), so there is one place for that. Messages name keys, not values.
+Called by `importing`. `EntryReading` knows what each client's keys mean. Only `serverfile.parser` decides whether the
+result can be used. Messages name keys, not values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST_PROBLEM = 400
 _SWITCHES = ("enabled", "disabled")
 _HTTP = frozenset("http streamablehttp streamable-http streamable_http".split())
 _FOR_LATER = (FailureKind.VARIABLE, FailureKind.UNSTORED)
-"""Problems of an entry that its user solves without changing it."""
+"""Problems that the user can solve without changing the entry."""
 
 
 @dataclass(frozen=True)
@@ -34,34 +34,34 @@ class EntryOrigin:
     """Where an entry comes from."""
 
     reading: EntryReading
-    """How its client writes entries."""
+    """The format of its client's entries."""
     home: Path
     folder: Path | None = None
-    """What relative paths begin at, if that is known."""
+    """The folder that relative paths start from, if known."""
     is_project: bool = False
-    """Whether the entry is a project's, whose servers run in its folder."""
+    """Whether the entry belongs to a project, whose servers run in its folder."""
 
 
 @dataclass(frozen=True)
 class TranslatedEntry:
-    """An entry in our keys, or why there is none."""
+    """An entry in our keys, or the reason why there is none."""
 
     entry: Mapping[str, Any] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
-    """What is different from the original, or still to be done."""
+    """What differs from the original, or is still to be done."""
     refused: str = ""
     is_off: bool = False
     is_gateway: bool = False
 
 
 def translated(name: str, value: Any, origin: EntryOrigin, environment: Mapping[str, str]) -> TranslatedEntry:
-    """A client's entry as one of ours."""
+    """A client's entry in our format."""
     is_off = isinstance(value, dict) and (bool(value.get("disabled")) or value.get("enabled") is False)
     try:
         entry, notes = _entry(value, origin)
     except UnusableEntry as problem:
         return TranslatedEntry(refused=str(problem), is_off=is_off)
-    # Beside no file in particular: all paths are absolute by now, as far as that is possible.
+    # The path only stands in for a file: paths are absolute by now, as far as possible.
     spec = spec_of(name, dict(entry), origin.home / "mcp.json", Variables(environment))
     if spec.problem and spec.problem_kind not in _FOR_LATER:
         return TranslatedEntry(notes=notes, refused=_plain(spec.problem), is_off=is_off)
@@ -72,7 +72,7 @@ def translated(name: str, value: Any, origin: EntryOrigin, environment: Mapping[
 
 
 def _plain(problem: str) -> str:
-    """A problem without the file that it is said to be in."""
+    """A problem without the file that its message names."""
     return (problem.rpartition(" (in ")[0] or problem)[:_LONGEST_PROBLEM]
 
 
@@ -103,7 +103,7 @@ def _about_variables(value: Mapping[str, Any], reading: EntryReading) -> Iterato
 
 
 def _renamed(flat: Mapping[str, Any], reading: EntryReading) -> tuple[dict[str, Any], list[str]]:
-    """The entry in our keys, and notes about all others."""
+    """The entry in our keys, and notes about all other keys."""
     entry: dict[str, Any] = {}
     notes: list[str] = []
     unknown: list[str] = []
@@ -138,14 +138,14 @@ def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seconds(value: Any) -> Any:
-    # Nobody means less than a second: that is a user who wrote seconds.
+    # A user who writes less than 1,000 must mean seconds: no one wants a timeout under a second.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1000 <= value < 10**12:
         return value
     return value // 1000 if value % 1000 == 0 else value / 1000
 
 
 def _with_paths(entry: dict[str, Any], origin: EntryOrigin) -> dict[str, Any]:
-    """The entry with absolute paths, where it is known what they are relative to."""
+    """The entry with absolute paths, if the folder they are relative to is known."""
     if origin.folder is None:
         return entry
     if origin.is_project and "command" in entry:

@@ -1,4 +1,4 @@
-"""Finds the files of known clients on a machine, and reads them; any other file is recognised by what it says.
+"""Finds the files of known clients on a machine, and reads them; any other file is recognised by its content.
 
 Called by commands. Reads only plain files of a bounded size, never a device or a pipe; knows nothing of entries.
 """
@@ -18,17 +18,17 @@ from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.config.textfiles.reading import UnreadableText, duplicate_keys, parsed
 
 LARGEST = {FileKind.JSON: 32_000_000, FileKind.TOML: 5_000_000, FileKind.YAML: 5_000_000}
-"""Bytes of a file. Claude Code keeps its history in the same file as its servers."""
+"""Maximum bytes of a file. Claude Code keeps its history in the same file as its servers."""
 
 ANY_FILE = ClientProgram(
     "file", "server file", (KnownFile(Base.HOME, "mcp.json", (("mcpServers",), ("servers",), ("mcp", "servers"))),)
 )
-"""A file that no known client keeps, with servers in the usual form."""
+"""Any file of no known client that has servers in the usual form."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where clients are looked for."""
+    """The places where clients are looked for."""
 
     home: Path
     environment: Mapping[str, str] = field(repr=False)
@@ -40,42 +40,42 @@ class Machine:
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file of a client, as it was read."""
+    """A client's file and its content."""
 
     client: ClientProgram
     place: FilePlace
     content: bytes = field(default=b"", repr=False)
     document: Any = field(default=None, repr=False)
     problem: str = ""
-    """Why it cannot be used, if so."""
+    """Why it cannot be used; empty if it can."""
 
     @property
     def text(self) -> str:
-        """The content as text, every character kept."""
+        """The content as text, with every character kept."""
         return self.content.decode("utf-8")
 
 
 def found_files(machine: Machine, clients: Iterable[ClientProgram] = CLIENTS.values()) -> list[FoundFile]:
-    """The files of these clients that exist: those of the user, then those of the current folder."""
+    """The existing files of these clients: the user's, then the current folder's."""
     found: dict[Path, FoundFile] = {}
     for client in clients:
         for place in places(client, machine):
-            # One that cannot be followed, such as a link to itself, is a file that cannot be read.
+            # A link that cannot be followed, such as one to itself, counts as an unreadable file.
             if os.path.lexists(place.path) and place.path not in found:
                 found[place.path] = file_at(client, place)
     return list(found.values())
 
 
 def places(client: ClientProgram, machine: Machine) -> list[FilePlace]:
-    """Where a client's files may be."""
+    """The paths where a client's files may be."""
     of_user = list(client.files(machine.home, machine.environment, machine.platform))
     known = {place.path for place in of_user}
-    # In the home itself, a project's file is the user's.
+    # In the home folder, a project's file is the user's own.
     return of_user + [place for place in client.project_files(machine.folder) if place.path not in known]
 
 
 def file_at(client: ClientProgram, place: FilePlace) -> FoundFile:
-    """A client's file, or why it cannot be read."""
+    """A client's file, or the reason why it cannot be read."""
     try:
         content = content_of(place.path, LARGEST[place.kind])
         text = content.decode("utf-8")
@@ -92,15 +92,15 @@ def file_at(client: ClientProgram, place: FilePlace) -> FoundFile:
 
 
 def _repeated(text: str, place: FilePlace) -> list[str]:
-    """Names that are there twice, on the way to servers or in them. What else a client repeats does not matter."""
+    """Names that occur twice in or on the way to servers. Duplicates elsewhere in a client's file do not matter."""
     ways = ("projects", *(path[0] for path in place.servers))
     return [found for found in duplicate_keys(text) if found.startswith(ways)]
 
 
 def content_of(path: Path, largest: int) -> bytes:
-    """All bytes of a plain file. Raises UnreadableText if there is none, or too much."""
+    """All bytes of a plain file. Raises UnreadableText if there is none, or if it is too large."""
     try:
-        # Without waiting: a pipe may have nobody at its other end.
+        # Non-blocking: a pipe may have no writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
@@ -114,7 +114,7 @@ def content_of(path: Path, largest: int) -> bytes:
 
 
 def file_named(path: Path, machine: Machine) -> FoundFile:
-    """A file that a user names: a known client's if it is in its place or written in its way."""
+    """A file that a user names: a known client's if its path or its format says so."""
     path = Path(os.path.abspath(path))
     for client in CLIENTS.values():
         for place in places(client, machine):
@@ -136,7 +136,7 @@ def file_named(path: Path, machine: Machine) -> FoundFile:
 
 
 def _written_by(document: Mapping[str, Any], kind: FileKind) -> tuple[ClientProgram, tuple[KeyPath, ...]]:
-    """Whose way of writing a document is, and where its servers may be."""
+    """The client whose format a document has, and where its servers may be."""
     for client in CLIENTS.values():
         if client.signs is not None and client.signs.wrote(document, kind):
             known = next((file for file in client.known_files if file.kind is kind), client.known_files[0])

@@ -1,6 +1,7 @@
-"""Plans an import: which entries of clients' files are taken over under which names, and why others are not.
+"""Plans an import: which entries of clients' files are imported under which names, and why others are not.
 
-Pure, from files that were read to a plan and edited texts. Called by the command, which shows, asks, stores and writes.
+Pure: turns files that were read into a plan and edited texts. Called by the command, which shows, asks, stores and
+writes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _REFERENCE = "${secret:"
 
 _OF_A_CHILD = ("command", "args", "env", "envFile", "cwd")
 _OF_AN_ADDRESS = ("headers", "bearer_token_env_var", "env_http_headers", "auth", "oauth")
-"""What distinguishes servers, and accounts of one server."""
+"""The keys that tell servers apart, and accounts of one server."""
 
 
 class ImportOutcome(StrEnum):
@@ -35,7 +36,7 @@ class ImportOutcome(StrEnum):
 
     TAKEN = "taken"
     SKIPPED = "skipped"
-    """There is nothing wrong with it, and no need for it."""
+    """The entry is fine, but not needed."""
     REFUSED = "refused"
     """It cannot be used here."""
 
@@ -48,18 +49,18 @@ class PlannedEntry:
     listed: ListedEntry
     outcome: ImportOutcome
     name: str
-    """The name that it gets in our file."""
+    """Its name in our file."""
     reason: str = ""
     notes: tuple[str, ...] = ()
     entry: Mapping[str, Any] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Secrets that are written out in the entry, by the names under which they would be stored."""
+    """Secrets written out in the entry, by the names under which they would be stored."""
     with_references: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The entry with references to those secrets."""
     left: tuple[str, ...] = ()
-    """Where the entry has what looks like a secret and cannot be stored."""
+    """Where the entry has something that looks like a secret but cannot be stored."""
     is_there: bool = False
-    """Whether our file has it, now or after the import, so that the client does not need it."""
+    """Whether our file has it, now or after the import, so that the client no longer needs it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class ImportPlan:
     entries: tuple[PlannedEntry, ...] = ()
     files: tuple[FoundFile, ...] = ()
     notes: tuple[tuple[Path, str], ...] = ()
-    """About files as a whole."""
+    """Notes about whole files."""
 
     @property
     def taken(self) -> tuple[PlannedEntry, ...]:
@@ -81,17 +82,17 @@ class WantedServers:
     """Which entries a user wants."""
 
     servers: Collection[str] = ()
-    """By name; all if there are none."""
+    """Their names; all servers if empty."""
     all_projects: bool = False
     from_folder: bool = False
-    """Whether entries count that the current folder brings in files of its own. A cloned repository may have some, and
-    they say what is run, so they are wanted only by a user who names the file."""
+    """Whether to include entries from files in the current folder. A cloned repository may bring such files, and they
+    decide what runs, so they count only if the user names the file."""
 
 
 def planned(
     files: Sequence[FoundFile], existing: Mapping[str, Any], machine: Machine, wanted: WantedServers
 ) -> ImportPlan:
-    """The plan for these files, given the entries that our file has."""
+    """The plan for these files, given the entries in our file."""
     there = dict(existing)
     entries: list[PlannedEntry] = []
     notes: list[tuple[Path, str]] = []
@@ -126,7 +127,7 @@ def _planned(
             f"the folder brings it, and says what it runs. Look at the file; to take it: mcp-optimizer import {name}"
         )
         return replace(plan, outcome=ImportOutcome.SKIPPED, reason=reason, notes=())
-    # Editors' inputs are what such a file asks for; anything else is the user's own.
+    # A project's file may ask for editors' inputs; any other secret is the user's own.
     if is_of_folder and (own := [name for name in secrets_used(found.entry) if not name.startswith("input:")]):
         reason = f"the folder says where your secret {min(own)!r} goes; if that is right, add the server yourself"
         return replace(plan, outcome=ImportOutcome.REFUSED, reason=reason, notes=())
@@ -152,7 +153,7 @@ def _taken(plan: PlannedEntry, found: TranslatedEntry, *, is_off: bool) -> Plann
 
 
 def beside_stored(entry: PlannedEntry, stored: Mapping[str, str]) -> PlannedEntry:
-    """The entry with names for its secrets under which nothing else is stored."""
+    """The entry with names for its secrets under which no other value is stored."""
     secrets = SecretsOfEntry(entry.name, entry.entry, stored)
     return replace(entry, secrets=secrets.values, with_references=secrets.entry)
 
@@ -160,7 +161,7 @@ def beside_stored(entry: PlannedEntry, stored: Mapping[str, str]) -> PlannedEntr
 def _origin(file: FoundFile, listed: ListedEntry, machine: Machine) -> EntryOrigin:
     if listed.project is not None:
         return EntryOrigin(file.client.reading, machine.home, listed.project, is_project=True)
-    # Only of a server file is it known what paths are relative to.
+    # Only for a server file is it known what paths are relative to.
     folder = file.place.path.parent if file.client is ANY_FILE else None
     return EntryOrigin(file.client.reading, machine.home, folder)
 
@@ -177,7 +178,7 @@ def _free_name(name: str, client: str, there: Mapping[str, Any]) -> str:
 
 
 def is_same(entry: Mapping[str, Any], other: Any) -> bool:
-    """Whether two entries are one server, with one account: started or reached in the same way."""
+    """Whether two entries are one server with one account: started or reached in the same way."""
     if not isinstance(other, dict):
         return False
     keys = _OF_A_CHILD
@@ -193,7 +194,7 @@ def _url(entry: Mapping[str, Any]) -> Any:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two values are equal, where a stored secret equals whatever it may have been."""
+    """Whether two values are equal; a reference to a stored secret equals any value in its place."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

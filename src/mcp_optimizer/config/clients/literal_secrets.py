@@ -1,6 +1,6 @@
-"""Secrets that are written out in an entry: which there are, and the entry with references to them instead.
+"""Finds secrets that are written out in an entry, and replaces them with references.
 
-Pure; called by `importing`. Goes by names (`API_TOKEN`, `Authorization`, `--api-key`), also those inside of
+Pure; called by `importing`. Recognises secrets by names (`API_TOKEN`, `Authorization`, `--api-key`), also those inside
 values, by passwords in URLs, and by known forms of tokens.
 """
 
@@ -26,14 +26,14 @@ _LONGEST_PART = 90
 
 
 class SecretsOfEntry:
-    """Takes the secrets out of one entry. `entry` has references, `values` what they stand for, by name.
+    """Takes the secrets out of one entry. `entry` has references, `values` their values by name.
 
-    `left` says where something stays that looks like a secret and cannot be stored: next to a variable, which would no
-    longer be replaced; in a command of a shell; in a number; in the path of an address.
+    `left` lists the places with something that looks like a secret but cannot be stored: next to a variable, which
+    would no longer be replaced; in a shell command; in a number; in the path of an address.
     """
 
     def __init__(self, server: str, entry: Mapping[str, Any], stored: Mapping[str, str] | None = None) -> None:
-        """`stored`: secrets that exist, none of which is replaced by another value."""
+        """`stored`: existing secrets, whose values must not be overwritten."""
         self._stored_before = stored or {}
         self._server = _UNUSUAL.sub("_", server)[:_LONGEST_PART]
         self.values: dict[str, str] = {}
@@ -74,7 +74,7 @@ class SecretsOfEntry:
         is_value = before.startswith("-") and "=" not in before and not value.startswith("-")
         name = before.lstrip("-") if is_value else "argument"
         if _VARIABLE.fullmatch(option) and equals and not is_named_secret(name, value):
-            # As `docker run -e TOKEN=...` has it.
+            # The form used by `docker run -e TOKEN=...`.
             return f"{option}={self._referred(option, given, place)}"
         return self._referred(name, value, place)
 
@@ -93,7 +93,7 @@ class SecretsOfEntry:
             text = json.dumps(value)
         else:
             text = "" if value is None or isinstance(value, bool) else str(value)
-        # Of a variable, its default is what is written out.
+        # Of a variable, only its default is written out.
         if holds_secret(name, _REPLACED.sub(lambda found: found.group(1).partition(":-")[2], text)):
             self.left.append(place)
 

@@ -16,12 +16,12 @@ from mcp_optimizer.config.textfiles.reading import parsed
 
 
 def switched_off(file: FoundFile, entries: Iterable[ListedEntry]) -> str:
-    """The text of a client's file without these servers, or with them switched off where the client can do that.
+    """The text of a client's file with these servers switched off, or without them if the client cannot do that.
 
     Raises CannotEdit where other parts of the file would change.
     """
     text, kind, how = file.text, file.place.kind, file.client.switch_off
-    # The last item of a list first: removing one moves those behind it.
+    # The last item of a list first: removing an item shifts those after it.
     for entry in sorted(entries, key=lambda one: -1 if one.index is None else -one.index):
         if entry.index is not None:
             text = without_listed(text, kind, entry.at, entry.index)
@@ -37,7 +37,7 @@ def switched_off(file: FoundFile, entries: Iterable[ListedEntry]) -> str:
 
 
 def without_listed(text: str, kind: FileKind, at: KeyPath, index: int) -> str:
-    """The text without an item of a list. The list stays one, also without items: Continue refuses a null."""
+    """The text without an item of a list. An emptied list stays a list: Continue refuses a null."""
     text = without_item(text, kind, at, index)
     holder = parsed(text, kind) or {}
     for key in at[:-1]:
@@ -46,7 +46,7 @@ def without_listed(text: str, kind: FileKind, at: KeyPath, index: int) -> str:
 
 
 def _excluded(text: str, kind: FileKind, name: str) -> str:
-    """Gemini CLI's file with a server in its list of those that are left out."""
+    """Gemini CLI's file with a server added to its list of excluded ones."""
     mcp = parsed(text, kind).get("mcp")
     there = mcp.get("excluded") if isinstance(mcp, dict) else None
     names = there if isinstance(there, list) else []

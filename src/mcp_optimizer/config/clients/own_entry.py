@@ -1,4 +1,4 @@
-"""Recognises our own entry in a client's file, and a copy of this program that will not last. Pure."""
+"""Recognises our own entry in a client's file, and a temporary copy of this program. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_NAME = "mcp-optimizer"
 
 
 def is_ours(client: ClientProgram, name: str, entry: Any) -> bool:
-    """Whether an entry of a client is a gateway: by its command, or by its name if it has only a URL."""
+    """Whether a client's entry is a gateway: by its command, or by its name if it has only a URL."""
     if not isinstance(entry, dict):
         return False
     try:
@@ -30,7 +30,7 @@ def is_ours(client: ClientProgram, name: str, entry: Any) -> bool:
 
 
 def is_temporary(program: str) -> bool:
-    """Whether a program lies where uvx or `pipx run` keep it for a while."""
+    """Whether a program is in the temporary cache of uvx or `pipx run`."""
     parts = program.replace(os.sep, "/").lower()
     return any(
         sign in parts for sign in ("/archive-v0/", "/uv/cache/", "/.cache/uv/", "/pipx/.cache/", "/.cache/pipx/")

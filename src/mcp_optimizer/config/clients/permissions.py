@@ -1,8 +1,8 @@
-"""What a client was told to refuse or to ask about, tool by tool, as rules of ours. Pure, but for reading its files.
+"""Turns a client's permissions for single tools into rules of ours. Pure, apart from reading its files.
 
 Called by `import`: through the gateway, a client sees `call_tool` only, so its own rules about a server's tools no
-longer hold. Never loosens: what it denied is denied, what it asked about is asked about, and for every client. What it
-called without asking is not carried over: the client asks about our tools in its own way.
+longer apply. Never loosens: what it denied is denied, what it asked about is asked about, and for every client. What
+it called without asking is not carried over: the client asks about our tools in its own way.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _STRICTEST = (Effect.DENY, Effect.ASK, Effect.ALLOW)
 
 @dataclass(frozen=True)
 class CarriedRules:
-    """Rules that a client's permissions become, and what of them cannot be carried over."""
+    """Rules made from a client's permissions, and notes on permissions that cannot be carried over."""
 
     rules: tuple[Rule, ...] = ()
-    """In the order in which they count: refusals first."""
+    """In order of precedence: refusals first."""
     left: tuple[str, ...] = ()
 
 
 def carried(plan: ImportPlan, existing: Mapping[str, Any], machine: Machine) -> CarriedRules:
-    """The rules for all servers of a plan that are ours now. `existing`: the entries that were in our file before."""
+    """Rules for all servers of a plan that are in our file now. `existing`: the entries it had before."""
     rules: list[Rule] = []
     left: list[str] = []
     for client in dict.fromkeys(file.client for file in plan.files):
@@ -51,7 +51,7 @@ def carried(plan: ImportPlan, existing: Mapping[str, Any], machine: Machine) -> 
 
 
 def _ordered(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Each once. Refusals first; questions about all of a server behind what the same client allowed of it."""
+    """Each rule once. Refusals first; a question about a whole server after the tools that the same client allowed."""
     seen: set[Rule] = set()
     given = list(rules)
     for rule in sorted(given, key=lambda one: (_STRICTEST.index(one.effect), one.tool == "*")):
@@ -66,13 +66,13 @@ def _ordered(rules: Iterable[Rule]) -> Iterator[Rule]:
 
 
 def _is_exception(allowed: Rule, rule: Rule, rules: Sequence[Rule]) -> bool:
-    """Whether a client allowed this while it asked about the rest, and no other client asks about all of the server."""
+    """Whether the client that asks about this server allowed the tool, and no other client asks about all of it."""
     wide = [one for one in rules if one.server == rule.server and one.effect is Effect.ASK and one.tool == "*"]
     return allowed.server == rule.server and all(one.reason == allowed.reason for one in wide) and wide[0] is rule
 
 
 def with_rules(text: str, rules: Sequence[Rule]) -> str:
-    """The text of a settings file with these rules: refusals before all that are there, the others behind them.
+    """The text of a settings file with these rules: refusals before all existing rules, the others after them.
 
     Raises CannotEdit, or UnreadableText.
     """
@@ -91,7 +91,7 @@ def _as_written(rule: Rule) -> dict[str, str]:
 
 
 def _of_entry(one: PlannedEntry, existing: Any) -> Iterator[Rule]:
-    """What the entry itself says. Tools that it leaves out are left out by ours too, unless that was there before."""
+    """Rules from the entry itself. A new entry of ours excludes the same tools anyway; an older one needs rules."""
     value = one.listed.value if isinstance(one.listed.value, dict) else {}
     reason = f"{one.file.client.title} did not offer it"
     if isinstance(existing, dict):
@@ -102,12 +102,12 @@ def _of_entry(one: PlannedEntry, existing: Any) -> Iterator[Rule]:
 
 
 def _rule(said: ClientPermission, one: PlannedEntry) -> Rule:
-    """What a client does with a server, as a rule about the server that it is here."""
+    """A client's permission as a rule about the server's name in our file."""
     return Rule(Effect(said.kind.value), literal(one.name), said.tool, reason=said.reason)
 
 
 def _only_some(one: PlannedEntry, existing: Any) -> Iterator[str]:
-    """What to say where a client offered only some tools of a server, and our entry was there before with more."""
+    """A note if a client offered only some tools of a server, and our earlier entry offers more."""
     value = one.listed.value if isinstance(one.listed.value, dict) else {}
     only = listed_texts(value, "enabled_tools", "enabledTools", "includeTools", "available_tools")
     chosen = one.file.client.permissions.chosen_key
@@ -122,7 +122,7 @@ def _only_some(one: PlannedEntry, existing: Any) -> Iterator[str]:
 def _of_files(
     client: ClientProgram, moved: Sequence[PlannedEntry], plan: ImportPlan, machine: Machine
 ) -> tuple[list[Rule], list[str]]:
-    """What a client's files say about servers that moved, and what of it is not carried over."""
+    """Rules from a client's files for servers that moved, and notes on what is not carried over."""
     reading = client.permissions
     rules: list[Rule] = []
     left: list[str] = []
@@ -147,7 +147,7 @@ def _of_files(
 def _documents(
     client: ClientProgram, plan: ImportPlan, machine: Machine
 ) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
-    """The files in which a client keeps permissions, and why one cannot be read."""
+    """The files with a client's permissions, each with the reason if it cannot be read."""
     if (others := client.permissions.other_files) is None:
         for file in plan.files:
             if file.client is client and not file.problem:
@@ -158,7 +158,7 @@ def _documents(
 
 
 def _document(path: Path) -> tuple[Mapping[str, Any], str]:
-    """A settings file of a client, and why it cannot be read."""
+    """A settings file of a client, or the reason why it cannot be read."""
     if not path.exists():
         return {}, ""
     try:

@@ -1,7 +1,7 @@
-"""A change of a client's file as a diff that may be shown: values that are not ours are left out.
+"""A diff of a change to a client's file that is safe to show: values that are not ours are hidden.
 
-Pure. Other entries hold tokens in places that nobody can list, so every text is hidden unless it is part of our entry,
-or really a key of the file: what looks like one may be a line of a comment or of a long text.
+Pure. Other entries may hold tokens anywhere, so every text is hidden unless it is part of our entry or really a key
+of the file: what looks like a key may be a line of a comment or of a long text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = frozenset({"true", "false", "null"})
 
 
 def shown_change(before: str, after: str, path: str, kind: FileKind, ours: Iterable[Any]) -> list[str]:
-    """The lines of a unified diff. `ours` are values whose texts may be seen."""
+    """The lines of a unified diff. `ours`: values whose texts may be shown."""
     known = {text for value in ours for text in _texts(value)}
     keys = known | _keys_of(before, kind) | _keys_of(after, kind)
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="", n=2)
@@ -89,7 +89,7 @@ def _unquoted(text: str) -> str:
 
 
 def _of_lines(line: str, known: set[str], keys: set[str]) -> str:
-    """A line of TOML or YAML. One that is neither a header nor a key with its value may be part of a long text."""
+    """A line of TOML or YAML. A line that is neither a header nor a key with its value may be part of a long text."""
     if not line.strip():
         return line
     if _HEADER.match(line):

@@ -1,7 +1,7 @@
-"""Puts servers back that `import --move` took out of a client's file. Plans; `applying` writes.
+"""Puts back servers that `import --move` took out of a client's file. Plans only; `applying` writes.
 
-A file that nobody else changed gets its very bytes back, through any order of moves and of connecting. In one that was
-changed since, each server is put back by itself, and everything else stays.
+A file that no other program changed gets its exact bytes back, whatever the order of moves and of connecting. In a file
+that changed since, each server is put back separately, and everything else stays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
 
 @dataclass(frozen=True)
 class _State:
-    """A file on its way back."""
+    """A file while it is being restored."""
 
     text: str = field(repr=False)
     restored: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class _State:
 
 
 def restoring(client: ClientProgram, machine: Machine, backups: Backups, path: Path, name: str) -> FileChange | None:
-    """The change of a file that puts back all that was moved out of it, and takes our entry out, if it is there."""
+    """The change that puts back all servers moved out of a file, and removes our entry, if it has one."""
     pending = backups.moves(client.name, path)
     place = _place(client, machine, path)
     if not pending:
@@ -54,7 +54,7 @@ def restoring(client: ClientProgram, machine: Machine, backups: Backups, path: P
 
 
 def _place(client: ClientProgram, machine: Machine, path: Path) -> FilePlace:
-    """The place of a file: a known one, or a project's that is not the current folder."""
+    """The place of a file: a known one, or that of a project other than the current folder."""
     main = client.known_files[0]
     known = next((one for one in places(client, machine) if one.path == path), None)
     return known or FilePlace(path, main.kind, main.servers)
@@ -69,7 +69,7 @@ def _restored(
     backups: Backups,
     name: str,
 ) -> _State:
-    """Exact steps as long as there are any; then our entry, and then the newest move, by itself."""
+    """Exact steps while there are any; then removes our entry, then undoes the newest move by itself."""
     is_connected = True
     while pending:
         exact = next((one for one in pending if one.after == digest(state.text.encode())), None)
@@ -137,13 +137,13 @@ def _with_listed(text: str, kind: FileKind, entry: ListedEntry) -> str:
     for key in entry.at:
         there = there.get(key) or {}
     if kind is FileKind.YAML and not there:
-        # In lines, so that others can follow: nothing is added to brackets that are not empty.
+        # As a block list, so that more items can follow: items cannot be added to non-empty brackets.
         return with_value(text, kind, entry.at, [entry.value])
     return with_item(text, kind, entry.at, entry.value)
 
 
 def _put_back(text: str, entry: ListedEntry, there: ListedEntry | None, client: ClientProgram, place: FilePlace) -> str:
-    """The text with one server as it was. One that somebody put there in the meantime stays as it is."""
+    """The text with one server as it was. A server that was added back in the meantime keeps its settings."""
     kind = place.kind
     if there is None:
         if entry.index is not None:

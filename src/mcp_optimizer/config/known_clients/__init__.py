@@ -1,1 +1,1 @@
-"""What is known of each MCP client: its files, its spelling, its permissions, and what it does with tools."""
+"""Facts about each MCP client: its files, its spelling, its permissions, and what it does with tools."""

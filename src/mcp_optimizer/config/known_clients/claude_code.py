@@ -77,19 +77,19 @@ def _of_settings(document: Mapping[str, Any], servers: Sequence[str], file: str)
 
 
 def _about(text: str, name: str, kind: PermissionKind, file: str) -> Iterator[ClientPermission]:
-    """What a text says about a server, if anything. Claude Code writes `_` for what names may not contain."""
+    """A permission for the server, if the text is one. Claude Code writes `_` for what names may not contain."""
     server = "mcp__" + plain_name(name)
     rest = text.removeprefix(server)
     reason = f"Claude Code's {file} says {kind}"
     if has_signs(text[: len(server) + 1]):
-        # About several servers: as much of it as may be meant.
+        # It matches several servers: take the widest meaning.
         if before_signs(text).startswith(server) or server.startswith(before_signs(text)):
             tool = "*" + text.rpartition("*")[2].lstrip("_").replace("_", "?") if text.count("__") > 1 else "*"
             yield ClientPermission(kind, name, tool, reason)
     elif text.startswith(server) and rest in ("", "__*", "__"):
         yield ClientPermission(kind, name, "*", reason)
     elif text.startswith(server) and rest.startswith("__"):
-        # What was replaced by `_` is not known, so any character will do.
+        # The character replaced by `_` is unknown, so match any.
         yield ClientPermission(kind, name, rest[2:].replace("_", "?").replace("[", "[[]"), reason)
 
 

@@ -33,7 +33,7 @@ from mcp_optimizer.domain.client_habits import ClientHabits, Reads
 
 
 def _shape(entry: Entry) -> Entry:
-    """Its own keys for headers, variables that are passed on, and the time of a call."""
+    """Translates Codex's keys for headers, forwarded variables, and the time of a call."""
     if "bearer_token" in entry:
         raise UnusableEntry('"bearer_token" is refused by Codex too; use "bearer_token_env_var"')
     entry = with_names(entry, {"tool_timeout_sec": "timeout", "http_headers": "headers"})
@@ -94,10 +94,10 @@ CODEX = ClientProgram(
     writing=EntryWriting(
         bearer_key="bearer_token_env_var",
         passed_on=_passed_on,
-        # Without `required`, a turn begins without servers that need more than about a second.
+        # Without `required`, a turn begins without any server that needs more than about a second.
         switches={"required": True, "omit_tools_from": ["deferred"]},
     ),
-    # Its command for adding one writes neither `required` nor the names of variables.
+    # Codex's own command for adding a server writes neither `required` nor the names of variables.
     commands=OwnCommands(removing=("codex", "mcp", "remove")),
     permissions=PermissionReading(_of_entry),
     says=("codex",),

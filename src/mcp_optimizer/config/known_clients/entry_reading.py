@@ -1,7 +1,7 @@
 """How a client writes the entries of its servers: its variables, its keys, and what concerns only the client.
 
-Values and pure functions. `clients.entries` applies them; forms that differ in more than names are made flat by the
-`shape` of the client, which raises UnusableEntry for what only that client can start.
+Values and pure functions. `clients.entries` applies them; a client whose entries differ in more than names has a
+`shape` that flattens them and raises UnusableEntry for servers that only that client can start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RENAMED: Mapping[str, str] = {
     "transportType": "type",
     "environment": "env",
 }
-"""Keys of several clients, and ours."""
+"""Keys that several clients use, and ours for them."""
 LEFT_OUT: Mapping[str, str] = {
     "autoApprove": ASKING,
     "alwaysAllow": ASKING,
@@ -64,8 +64,8 @@ class VariableSpelling(NamedTuple):
     """How a client writes variables. Ours: `${VAR}`, `${VAR:-default}`, `${secret:NAME}`, `${input:ID}`."""
 
     replaced: Callable[[str, Mapping[str, str], str], str]
-    """A text in our way, given the values of editors' variables, and the key that the text is under. Variables of the
-    environment are never looked up, so references stay references. Raises UnusableEntry where there is no such way.
+    """A text in our spelling, given the values of editors' variables and the key that holds the text. Environment
+    variables are never looked up, so references stay references. Raises UnusableEntry if there is no equivalent.
     """
     leaves_braces: bool = False
     """Whether `${...}` is plain text to the client."""
@@ -79,19 +79,19 @@ NO_VARIABLES = VariableSpelling(_as_it_is, leaves_braces=True)
 
 
 class EntryReading(NamedTuple):
-    """A client's way of writing entries."""
+    """How a client writes entries."""
 
     variables: VariableSpelling = BRACES
     shape: Callable[[Entry], Entry] = dict
-    """Makes an entry flat, with keys of ours or of `renamed`. What it does not use stays, so that it is named later."""
+    """Flattens an entry, with our keys or those of `renamed`. Unused keys stay, so that they are reported later."""
     renamed: Mapping[str, str] = RENAMED
     left_out: Mapping[str, str] = LEFT_OUT
-    """Keys that are known and mean nothing here, and why."""
+    """Known keys that mean nothing here, and why."""
     in_milliseconds: bool = False
-    """Whether `timeout` is."""
+    """Whether `timeout` is in milliseconds."""
 
     def spelled(self, value: Any, values: Mapping[str, str], where: str = "", level: int = 0) -> Any:
-        """A value whose strings have variables in our way."""
+        """A value whose strings use our spelling of variables."""
         if level > _DEEPEST:
             raise UnusableEntry("it is nested too deeply")
         if isinstance(value, str):
@@ -104,7 +104,7 @@ class EntryReading(NamedTuple):
 
 
 def has_variable(value: Any) -> bool:
-    """Whether something in a value looks like a variable of ours."""
+    """Whether a value contains something in our spelling of variables."""
     if isinstance(value, str):
         return _OURS.search(value) is not None
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -112,12 +112,12 @@ def has_variable(value: Any) -> bool:
 
 
 def with_names(entry: Entry, names: Mapping[str, str]) -> Entry:
-    """The entry with other names for some keys, unless the new name is there already."""
+    """The entry with some keys renamed, unless the new name is taken."""
     return {key if names.get(key) in entry else names.get(key, key): value for key, value in entry.items()}
 
 
 def variable_name(value: Any, where: str) -> str:
-    """The name of an environment variable. What is none is not quoted: it may be a secret in the wrong place."""
+    """The name of an environment variable. An invalid name is not quoted: it may be a misplaced secret."""
     if not _NAME.fullmatch(text_of(value, where)):
         raise UnusableEntry(f'"{where}" must be a list of names of environment variables')
     return str(value)
@@ -126,13 +126,13 @@ def variable_name(value: Any, where: str) -> str:
 def with_environment(entry: Entry, names: list[str]) -> Entry:
     """The entry with variables that the client passes on by name, before those that it writes out.
 
-    A client leaves out what is not set. Here that is a problem with a name, not a server without its token.
+    A client leaves out unset variables. Here an unset one is a problem with a name, not a server without its token.
     """
     return entry | {"env": {name: f"${{{name}}}" for name in names} | mapping(entry.get("env") or {}, "env")}
 
 
 def value_at(document: Any, path: tuple[str, ...]) -> Any:
-    """What these keys lead to; None if nothing."""
+    """The value at these keys; None if there is none."""
     for key in path:
         document = document.get(key) if isinstance(document, dict) else None
     return document

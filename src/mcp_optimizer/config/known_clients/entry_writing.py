@@ -1,6 +1,6 @@
-"""How a client spells our own entry: a command to start, or the address of a gateway that runs.
+"""How a client spells our own entry: a command to start, or the address of a running gateway.
 
-Values and pure functions. A key is never written: only the name of a variable, where the client can refer to one.
+Values and pure functions. A key's value is never written: only a variable's name, where the client can refer to one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class OurGateway(NamedTuple):
     args: tuple[str, ...] = ()
     url: str = ""
     key_variable: str = ""
-    """The environment variable of the client that holds its key."""
+    """The client's environment variable that holds its key."""
     variables: tuple[str, ...] = ()
-    """Variables of the environment that the server file uses."""
+    """Environment variables that the server file uses."""
 
 
 def _passes_all(_variables: tuple[str, ...]) -> dict[str, Any]:
@@ -33,26 +33,26 @@ def _passes_all(_variables: tuple[str, ...]) -> dict[str, Any]:
 
 
 class EntryWriting(NamedTuple):
-    """A client's spelling of our entry. One that differs in more than names has a function of its own."""
+    """A client's spelling of our entry. An entry that differs in more than names has its own function."""
 
     types: tuple[str, str] | None = None
-    """What `type` says for a command and for a URL, if the entry has to say it."""
+    """The values of `type` for a command and for a URL, if the client needs one."""
     type_key: str = "type"
     beginning: Mapping[str, Any] = _NONE
-    """What each entry says first."""
+    """Keys at the start of every entry."""
     in_list: bool = False
-    """Whether entries are items of a list, with their names inside."""
+    """Whether entries are list items that contain their names."""
     url_key: str = "url"
     reference: str = ""
-    """How a header refers to a variable of the environment, with `%s` for its name; "": it cannot."""
+    """How a header refers to an environment variable, with `%s` for its name; empty if it cannot."""
     bearer_key: str = ""
-    """The key that names the variable with a token, if there is one."""
+    """The key for the name of the variable with the token, if there is one."""
     passed_on: Callable[[tuple[str, ...]], dict[str, Any]] = _passes_all
-    """What an entry says so that a server gets these variables; nothing where the client passes all on."""
+    """How an entry passes these variables to a server; nothing for a client that passes all."""
     keeps_variables: bool = False
-    """Whether it starts servers with a handful of variables, and cannot refer to others."""
+    """Whether it starts servers with only a few variables, and cannot refer to others."""
     switches: Mapping[str, Any] = _NONE
-    """What keeps our few tools in view: behind a client's own search, a search would have to be searched for."""
+    """Keeps our few tools visible: behind a client's own search, our search would have to be searched for."""
     only_commands: bool = False
     local: Callable[[OurGateway, str], dict[str, Any]] | None = None
     """The whole entry with a command, given its name."""
@@ -64,7 +64,7 @@ class EntryWriting(NamedTuple):
         return self._remote(gateway, name) if gateway.url else self._local(gateway, name)
 
     def missing(self, gateway: OurGateway) -> tuple[str, ...]:
-        """Variables that the server file uses and the client keeps to itself."""
+        """Variables that the server file uses and the client does not pass on."""
         return gateway.variables if self.keeps_variables and not gateway.url else ()
 
     def _local(self, gateway: OurGateway, name: str) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class EntryWriting(NamedTuple):
         return start | ({"headers": headers} if headers else {}) | dict(self.switches)
 
     def _start(self, name: str, transport: int) -> dict[str, Any]:
-        """How an entry begins. `transport`: 0 for a command, 1 for a URL."""
+        """The first keys of an entry. `transport`: 0 for a command, 1 for a URL."""
         named = {"name": name} if self.in_list else {}
         typed = {self.type_key: self.types[transport]} if self.types else {}
         return {**named, **typed, **self.beginning}
@@ -103,12 +103,12 @@ class EntryWriting(NamedTuple):
 
 
 class OwnCommands(NamedTuple):
-    """The commands by which a client adds and removes a server itself, as lists of words. They are run elsewhere."""
+    """A client's own commands to add and remove a server, as lists of words. They are run elsewhere."""
 
     adding: Callable[[str, Mapping[str, Any], OurGateway], list[str]] | None = None
-    """The command that adds our entry for the user, given its name; empty if it cannot add such an entry."""
+    """The command that adds our entry for the user, given its name; empty if the client cannot add it."""
     removing: tuple[str, ...] = ()
-    """What stands before the name in the command that removes it."""
+    """The words before the name in the command that removes it."""
 
     def to_add(self, name: str, entry: Mapping[str, Any], gateway: OurGateway) -> list[str]:
         return self.adding(name, entry, gateway) if self.adding is not None else []

@@ -48,7 +48,7 @@ def _adding(name: str, _entry: Mapping[str, Any], gateway: OurGateway) -> list[s
     begin = ["gemini", "mcp", "add", "--scope", "user"]
     if gateway.url:
         return [*begin, "--transport", "http", name, gateway.url]
-    # What follows the two dashes is the server's, even if it looks like an option.
+    # Everything after the two dashes belongs to the server, even if it looks like an option.
     return [*begin, name, gateway.command, "--", *gateway.args]
 
 

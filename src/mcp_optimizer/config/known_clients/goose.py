@@ -1,4 +1,4 @@
-"""Goose: a YAML file of extensions, of which some are parts of Goose itself."""
+"""Goose: a YAML file of extensions, some of which are built into Goose."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _local(gateway: OurGateway, name: str) -> dict[str, Any]:
 
 def _remote(gateway: OurGateway, name: str, headers: dict[str, str]) -> dict[str, Any]:
     entry = {"name": name, "enabled": True, "type": "streamable_http", "uri": gateway.url}
-    # Only variables that the entry names are replaced.
+    # Goose replaces only variables that the entry names.
     known = {"env_keys": [gateway.key_variable], "headers": headers} if headers else {}
     return {**entry, **known, "timeout": _SECONDS_OF_A_CALL}
 

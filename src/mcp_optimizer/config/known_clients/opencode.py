@@ -36,7 +36,7 @@ _VARIABLE = re.compile(r"\{(env|file):([^}]*)\}")
 
 
 def _chosen(document: Any) -> tuple[KeyPath, ...]:
-    """A server may be named "servers" too."""
+    """The servers' keys; a server may be named "servers", too."""
     nested = value_at(document, _LATER)
     if isinstance(nested, dict) and not nested.keys() & {"type", "command", "url"}:
         return (_LATER,)
@@ -78,7 +78,7 @@ def _remote(gateway: OurGateway, _name: str, headers: dict[str, str]) -> dict[st
 
 
 def _permissions(document: Mapping[str, Any], servers: Sequence[str], file: str) -> FilePermissions:
-    """`permission` and, earlier, `tools`: patterns of `server_tool`, of which the last that matches counts."""
+    """`permission` and, in earlier versions, `tools`: patterns of `server_tool`; the last match counts."""
     permission = document.get("permission")
     if isinstance(permission, str):
         permission = {"*": permission}
@@ -104,7 +104,7 @@ def _permissions(document: Mapping[str, Any], servers: Sequence[str], file: str)
 
 
 def _tool(pattern: str, name: str) -> str | None:
-    """The tools of a server that a pattern is about, if there are any."""
+    """The tools of a server that a pattern covers, if any."""
     server = plain_name(name) + "_"
     if pattern.startswith(server):
         return pattern.removeprefix(server) or "*"
@@ -114,7 +114,7 @@ def _tool(pattern: str, name: str) -> str | None:
 
 
 def _strictest(value: Any) -> PermissionKind | None:
-    """What a permission says; of one that depends on arguments, the strictest."""
+    """A permission's value; of one that depends on arguments, the strictest."""
     found = list(value.values()) if isinstance(value, dict) else [value]
     return next((kind for kind in PermissionKind if kind.value in found), None)
 

@@ -1,6 +1,6 @@
-"""What a client was told to refuse, to ask about or to allow, tool by tool, as its files say it. Values, and pure.
+"""Which tools a client refuses, asks about or allows, as its files say it. Values and pure functions.
 
-`clients.permissions` makes rules of it. Names of servers are those in the client's file.
+`clients.permissions` turns them into rules. Server names are those in the client's file.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MOST = 1_000
-"""Permissions that are read from one file, and tools of one entry."""
+"""Maximum permissions read from one file, and tools from one entry."""
 _LONGEST = 300
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
 _SIGNS = re.compile(r"[*?\[]")
 
 
 class PermissionKind(StrEnum):
-    """What is done with a tool, the strictest first."""
+    """What is done with a tool, strictest first."""
 
     DENY = "deny"
     ASK = "ask"
@@ -32,7 +32,7 @@ class ClientPermission(NamedTuple):
     kind: PermissionKind
     server: str
     tool: str
-    """A pattern."""
+    """A glob pattern."""
     reason: str
 
 
@@ -41,7 +41,7 @@ class FilePermissions(NamedTuple):
 
     found: tuple[ClientPermission, ...] = ()
     allowed: int = 0
-    """How many kinds of tools it calls without asking, which is not carried over."""
+    """How many kinds of tools the client calls without asking, which is not carried over."""
 
 
 def _nothing(_name: str, _entry: Mapping[str, Any]) -> Iterator[ClientPermission]:
@@ -49,26 +49,26 @@ def _nothing(_name: str, _entry: Mapping[str, Any]) -> Iterator[ClientPermission
 
 
 class PermissionReading(NamedTuple):
-    """Where a client keeps what it was told about tools."""
+    """Where a client keeps its permissions for tools."""
 
     of_entry: Callable[[str, Mapping[str, Any]], Iterator[ClientPermission]] = _nothing
-    """In the entry of a server, given its name."""
+    """From a server's entry, given its name."""
     of_file: Callable[[Mapping[str, Any], Sequence[str], str], FilePermissions] | None = None
-    """In a file, given the names of servers and that of the file."""
+    """From a file, given the servers' names and the file's."""
     other_files: Callable[[Path, Mapping[str, str], str, Path], list[Path]] | None = None
-    """Files for `of_file`, given home, environment, platform and current folder; None: those with servers."""
+    """Files for `of_file`, given home, environment, platform and current folder; None: the files with servers."""
     chosen_key: str = ""
-    """The key of an entry that lists the tools which are offered, if `*` there means all."""
+    """The key of an entry that lists the offered tools, if `*` there means all."""
 
 
 def listed_texts(value: Mapping[str, Any], *keys: str) -> list[str]:
-    """The texts of lists under these keys."""
+    """The strings in the lists at these keys."""
     found = (item for key in keys if isinstance(value.get(key), list) for item in value[key][:MOST])
     return [item for item in found if isinstance(item, str) and 0 < len(item) <= _LONGEST and item.isprintable()]
 
 
 def plain_name(name: str) -> str:
-    """A server's name as clients write it where some characters are not allowed."""
+    """A server's name in the form for clients that do not allow some characters."""
     return _NOT_PLAIN.sub("_", name)
 
 
@@ -82,6 +82,6 @@ def has_signs(text: str) -> bool:
 
 
 def before_signs(text: str) -> str:
-    """What stands before the first sign of a pattern."""
+    """The part of a pattern before its first wildcard."""
     sign = _SIGNS.search(text)
     return text[: sign.start()] if sign else text

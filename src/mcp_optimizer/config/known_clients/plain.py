@@ -1,4 +1,4 @@
-"""Clients whose servers are in `mcpServers` of a JSON file: a row each. And programs that keep no file of servers."""
+"""Clients with servers in `mcpServers` of a JSON file, a row each; and programs that keep no file of servers."""
 
 from __future__ import annotations
 
@@ -141,4 +141,4 @@ WITHOUT_FILES = (
         habits=ClientHabits(reads=Reads.BOTH, reads_meta=ReadsMeta.ALWAYS),
     ),
 )
-"""Known by the names that they send only."""
+"""Programs known only by the names that they send."""

@@ -1,7 +1,7 @@
-"""A client as a value: its names, its files on each system, and all that is known of how it writes and behaves.
+"""A client as a value: its names, its files on each system, and how it writes and behaves.
 
-Every other room reads a client through this. Looks at paths, and never at what files say. All values of this room are
-named tuples: a dataclass takes six times as long to define, and a client on stdio waits for that.
+All code outside this package reads a client through this. Looks at paths, never at the contents of files. All values
+of this package are named tuples: a dataclass takes six times as long to define, and a client on stdio waits for that.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ KeyPath = tuple[str, ...]
 
 
 class Base(StrEnum):
-    """The folder that a file's path begins at."""
+    """The folder that a file's path starts from."""
 
     HOME = "home"
     SUPPORT = "support"
-    """Where programs with a window keep their settings, which depends on the system."""
+    """Where desktop programs keep their settings, which depends on the system."""
     CONFIG = "config"
     """`$XDG_CONFIG_HOME` or `~/.config`, on every system."""
 
 
 class SwitchOff(StrEnum):
-    """How a client's file says that a server is not used."""
+    """How a client's file marks a server as unused."""
 
     DISABLED = "disabled"
     """`"disabled": true` in the entry."""
@@ -42,7 +42,7 @@ class SwitchOff(StrEnum):
     EXCLUDED = "excluded"
     """The name in a list elsewhere in the file."""
     REMOVED = "removed"
-    """Not at all: the entry has to go."""
+    """It cannot: the entry must be removed."""
 
 
 class FilePlace(NamedTuple):
@@ -51,20 +51,20 @@ class FilePlace(NamedTuple):
     path: Path
     kind: FileKind
     servers: tuple[KeyPath, ...]
-    """Where in the file servers may be; one that is added goes to the first."""
+    """Where in the file servers may be; an added one goes to the first place."""
     project: Path | None = None
-    """The folder whose servers these are; None for those of the user."""
+    """The folder that these servers belong to; None for the user's own."""
 
     @property
     def leads_out(self) -> bool:
-        """Whether a project's file is really elsewhere: a cloned repository could send our edits to any file."""
+        """Whether a project's file is really elsewhere: a cloned repository could redirect our edits to any file."""
         if self.project is None:
             return False
         return not Path(os.path.realpath(self.path)).is_relative_to(os.path.realpath(self.project))
 
 
 class KnownFile(NamedTuple):
-    """A file of the user, before the machine is known."""
+    """A user's file, independent of the machine."""
 
     base: Base
     path: str
@@ -75,7 +75,7 @@ class KnownFile(NamedTuple):
     file_variable: str = ""
     """An environment variable that names this file."""
     on_windows: str = ""
-    """The path below %APPDATA%, where it is another on Windows."""
+    """The path below %APPDATA%, if different on Windows."""
 
     def located(self, home: Path, environment: Mapping[str, str], platform: str) -> Path:
         if named := environment.get(self.file_variable, ""):
@@ -88,7 +88,7 @@ class KnownFile(NamedTuple):
 
 
 class ProjectEntry(NamedTuple):
-    """An entry for one folder, in the file of a user."""
+    """An entry for one folder, in a user's file."""
 
     folder: str
     name: str
@@ -96,7 +96,7 @@ class ProjectEntry(NamedTuple):
     at: KeyPath
     """The keys that lead to it."""
     is_off: bool = False
-    """Whether something outside of the entry switches it off."""
+    """Whether something outside the entry switches it off."""
 
     def __repr__(self) -> str:
         # Without the value, which may hold secrets.
@@ -104,14 +104,14 @@ class ProjectEntry(NamedTuple):
 
 
 class FileSigns(NamedTuple):
-    """How a file of the client is recognised in a place that is not the client's."""
+    """How to recognise a client's file in a place that is not the client's."""
 
     wrote: Callable[[Mapping[str, Any], FileKind], bool]
     """Whether the client wrote a document of this kind."""
     line: re.Pattern[str] | None = None
-    """What a text of the client contains, if it is not JSON."""
+    """A sign of the client in a text that is not JSON."""
     is_foreign: Callable[[Mapping[str, Any]], bool] | None = None
-    """Whether a JSON document has servers that are not written as in server files."""
+    """Whether a JSON document has servers in another form than server files."""
 
 
 class ClientProgram(NamedTuple):
@@ -124,23 +124,23 @@ class ClientProgram(NamedTuple):
     in_projects: tuple[str, ...] = ()
     """Files below a project's folder."""
     is_of_project: bool = False
-    """Whether the folder of the first of them names the project for the variables of any file in it."""
+    """Whether all files in the folder of the first one belong to that project, for their variables."""
     switch_off: SwitchOff = SwitchOff.REMOVED
     sign: str = ""
-    """A folder in the user's home that shows that it is installed, where that of its file does not."""
+    """A folder in the user's home that shows that the client is installed, if its file's folder does not."""
     needs_file: bool = False
-    """Whether a file with our entry alone is none that it reads."""
+    """Whether the client ignores a file that has only our entry."""
     chosen: Callable[[Any], tuple[KeyPath, ...]] | None = None
-    """Which of the places for servers a document uses, where versions of the client differ."""
+    """Which of the places for servers a document uses, if versions of the client differ."""
     project_entries: Callable[[Any], Iterator[ProjectEntry]] | None = None
-    """The entries for single folders in the document of a user."""
+    """The entries for single folders in a user's document."""
     signs: FileSigns | None = None
     reading: EntryReading = EntryReading()
     writing: EntryWriting = EntryWriting()
     commands: OwnCommands = OwnCommands()
     permissions: PermissionReading = PermissionReading()
     says: tuple[str, ...] = ()
-    """How the names begin, in lower case, that it sends when it connects; clients append versions and products."""
+    """Prefixes, in lower case, of the names that it sends when it connects; clients append versions and products."""
     habits: ClientHabits = UNKNOWN
 
     def __hash__(self) -> int:
@@ -149,27 +149,27 @@ class ClientProgram(NamedTuple):
 
     @property
     def kind(self) -> FileKind:
-        """What its main file is."""
+        """The format of its main file."""
         return self.known_files[0].kind
 
     def files(self, home: Path, environment: Mapping[str, str], platform: str) -> tuple[FilePlace, ...]:
-        """The files of the user, the main one first. `platform` is spelled as in `sys.platform`."""
+        """The user's files, the main one first. `platform` is spelled as in `sys.platform`."""
         return tuple(
             FilePlace(one.located(home, environment, platform), one.kind, one.servers) for one in self.known_files
         )
 
     def project_files(self, project: Path) -> tuple[FilePlace, ...]:
-        """The files of a project, the main one first."""
+        """A project's files, the main one first."""
         main = self.known_files[0]
         return tuple(FilePlace(project / path, main.kind, main.servers, project) for path in self.in_projects)
 
     def folders(self, home: Path, environment: Mapping[str, str], platform: str) -> tuple[Path, ...]:
-        """The folders of which one exists if the client is installed, that of its main file first."""
+        """Folders that show, if one exists, that the client is installed; that of its main file first."""
         found = (one.located(home, environment, platform).parent for one in self.known_files)
         return tuple(home / self.sign if self.sign and one == home else one for one in found)
 
     def servers_in(self, document: Any, place: FilePlace) -> tuple[KeyPath, ...]:
-        """Where in a document of the client servers may be."""
+        """The places in a document of the client where servers may be."""
         return place.servers if self.chosen is None else self.chosen(document)
 
 
@@ -190,5 +190,5 @@ def _support_folder(home: Path, environment: Mapping[str, str], platform: str) -
 
 
 def _absolute(named: str, home: Path) -> Path:
-    """A path from the environment. A relative one, or one with `~`, is below the home that was given."""
+    """A path from the environment. A relative one, or one with `~`, starts from the given home."""
     return home / named.removeprefix("~/")

@@ -1,4 +1,4 @@
-"""All known clients, and which of them a name belongs to that a client sends. Adding a client adds a line here."""
+"""All known clients, and which of them a sent name belongs to. To add a client, add a line here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WITH_FILES = (
     plain.CLINE,
     plain.ROO,
     ZED,
-    # Before Codex, whose tables look like parts of an item of its list.
+    # Before Codex, whose tables look like parts of a list item of this one.
     VIBE,
     CODEX,
     GEMINI,
@@ -50,8 +50,8 @@ CLIENTS: Mapping[str, ClientProgram] = {client.name: client for client in _WITH_
 HABITS: Mapping[str, ClientHabits] = {
     start: client.habits for client in (*_WITH_FILES, *plain.WITHOUT_FILES) for start in client.says
 }
-"""By the start of the name that a client sends, in lower case. Not here: `mcp`, which is the name that the Python SDK
-gives to every program: Mistral Vibe, which reads the structure instead of the text, but also langchain and
+"""By prefix of the name that a client sends, in lower case. Not here: `mcp`, the name that the Python SDK
+gives every program: Mistral Vibe, which reads the structure instead of the text, but also langchain and
 openai-agents, which read the text.
 """
 

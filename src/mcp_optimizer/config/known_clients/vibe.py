@@ -66,8 +66,8 @@ def _wrote(document: Mapping[str, Any], kind: FileKind) -> bool:
     return kind is FileKind.TOML and isinstance(document.get("mcp_servers"), list)
 
 
-# Its own switch hides tools only: it would still start the server. It sends the name of every program made with the
-# Python SDK, `mcp`, so its habits, as reading the structure instead of the text, cannot be told from others'.
+# Its own switch only hides tools: it would still start the server. It sends `mcp`, the name of every program made with
+# the Python SDK, so its habits, such as reading the structure instead of the text, cannot be recognised.
 VIBE = ClientProgram(
     "vibe",
     "Mistral Vibe",

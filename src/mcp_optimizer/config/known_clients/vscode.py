@@ -1,4 +1,4 @@
-"""VS Code and its Insiders: servers in `mcp.json` or in the settings of the user, and a command that adds one."""
+"""VS Code and VS Code Insiders: servers in `mcp.json` or in the user's settings, and a command that adds one."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def _code(name: str, title: str, folder: str, program: str, says: tuple[str, ...
 
 
 VSCODE = _code("vscode", "VS Code", "Code", "code", ("visual studio code",))
-# It sends a name that begins as that of VS Code.
+# The name that it sends starts like that of VS Code.
 INSIDERS = _code("vscode-insiders", "VS Code Insiders", "Code - Insiders", "code-insiders")

@@ -1,1 +1,1 @@
-"""Where a server comes from: a command, an address, a package, a bundle or a registry, turned into an entry."""
+"""The sources of servers (command, address, package, bundle, registry), turned into entries."""

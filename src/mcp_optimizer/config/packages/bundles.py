@@ -1,6 +1,6 @@
 """Unpacks bundles (MCPB files: a zip with manifest.json) into a folder of ours. Trusts nothing in them.
 
-The whole table of contents is checked before anything is written. Called by `add`; knows no manifests' meaning.
+The whole table of contents is checked before anything is written. Called by `add`; does not interpret manifests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_FILES = 30_000
 _MOST_CONTENTS = 16 * 1024 * 1024
 """Maximum bytes of the table of contents, read before the zip module builds a list of it."""
 _MOST_RATIO = 200
-"""Maximum ratio of unpacked to packed bytes, beyond what any bundle may have."""
+"""Maximum ratio of unpacked to packed bytes, higher than any real bundle has."""
 _FREE_OF_RATIO = 16 * 1024 * 1024
 _MOST_MANIFEST = 1024 * 1024
 _LONGEST_PATH = 400
@@ -44,14 +44,14 @@ _END_OF_LARGE = b"PK\x06\x07"
 _END_OF_LARGE_SIZE = 20
 _ENCRYPTED = 0x1
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, RuntimeError)
-"""What the zip module raises for files that are broken, on purpose or not."""
+"""Errors of the zip module for files that are broken, on purpose or not."""
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 _BAD_CHARACTERS = re.compile(r'[\\:*?"<>|]')
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was checked, still packed."""
+    """A checked bundle, still packed."""
 
     path: Path
     sha256: str
@@ -60,7 +60,7 @@ class Bundle:
 
 
 def read_bundle(path: Path, sha256: str = "") -> Bundle:
-    """Checks a bundle and reads its manifest; writes nothing. `sha256`: what it must have, if known."""
+    """Checks a bundle and reads its manifest; writes nothing. `sha256`: the expected digest, if known."""
     try:
         with path.open("rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -81,7 +81,7 @@ def read_bundle(path: Path, sha256: str = "") -> Bundle:
 
 
 def unpacked(bundle: Bundle, folder: Path, name: str) -> Path:
-    """Unpacks a bundle below `folder`, under its name and SHA-256; where it is. All of it is there, or nothing."""
+    """Unpacks a bundle below `folder`, under its name and SHA-256, completely or not at all. Returns its folder."""
     target = place_of_bundle(bundle, folder, name)
     if target.is_dir() and not target.is_symlink():
         return target
@@ -89,7 +89,7 @@ def unpacked(bundle: Bundle, folder: Path, name: str) -> Path:
     beside = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
     try:
         with bundle.path.open("rb") as file:
-            # It was checked a moment ago, and may have been exchanged since.
+            # The file was checked a moment ago, and may have been replaced since.
             if _digest(file, bundle.path) != bundle.sha256:
                 raise ConfigurationError(f"{bundle.path} changed while it was added; try again.")
             with zipfile.ZipFile(file) as archive:
@@ -103,7 +103,7 @@ def unpacked(bundle: Bundle, folder: Path, name: str) -> Path:
 
 
 def place_of_bundle(bundle: Bundle, folder: Path, name: str) -> Path:
-    """Where a bundle is unpacked."""
+    """The folder of an unpacked bundle."""
     return folder / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name)[:64]}-{bundle.sha256[:32]}"
 
 
@@ -116,7 +116,7 @@ def _digest(file: BufferedReader, path: Path) -> str:
 
 
 def _check_size_of_contents(file: BufferedReader, path: Path) -> None:
-    """The zip module makes an object of every entry before anybody can count them."""
+    """The zip module creates an object for every entry before they can be counted."""
     size = file.seek(0, os.SEEK_END)
     start = max(0, size - _END_SIZE - _LONGEST_COMMENT - _END_OF_LARGE_SIZE)
     file.seek(start)
@@ -131,7 +131,7 @@ def _check_size_of_contents(file: BufferedReader, path: Path) -> None:
 
 
 def _checked(entries: list[zipfile.ZipInfo], path: Path) -> frozenset[str]:
-    """The files of a bundle, if all of its contents can be unpacked safely."""
+    """The files of a bundle, if all its contents can be unpacked safely."""
     if len(entries) > MOST_FILES:
         raise ConfigurationError(f"{path.name} has {len(entries):,} files; a bundle has at most {MOST_FILES:,}.")
     seen: dict[str, str] = {}
@@ -157,12 +157,12 @@ def _checked(entries: list[zipfile.ZipInfo], path: Path) -> frozenset[str]:
 
 
 def _folded(name: str) -> str:
-    """Names that are one file on some systems are equal here."""
+    """The same text for names that are one file on some systems."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _checked_name(entry: zipfile.ZipInfo) -> str:
-    # The zip module cuts `filename` at a null character.
+    # The zip module truncates `filename` at a null character.
     name = entry.orig_filename
     plain = name.removesuffix("/")
     parts = plain.split("/")

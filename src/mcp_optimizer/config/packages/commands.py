@@ -1,6 +1,6 @@
-"""The commands that run packages: npx, uvx or pipx, docker or podman, dnx. Pure; which of them exist is given.
+"""The commands that run packages: npx, uvx or pipx, docker or podman, dnx. Pure; the installed programs are given.
 
-A package is named exactly, with its version: what runs tomorrow is what was looked at today.
+A package is named exactly, with its version: what runs tomorrow is what was reviewed today.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PackageKind(StrEnum):
 
 @dataclass(frozen=True)
 class Package:
-    """One package. `runtime` is the program that its author wants; empty for the usual one."""
+    """One package. `runtime` is the program that its author requests; empty for the usual one."""
 
     kind: PackageKind
     identifier: str
@@ -75,14 +75,14 @@ _WITH_VALUE = {
         "--platform --pull --tmpfs --hostname".split()
     )
 }
-"""Options that authors may give to runtimes. With any other, or with a value too many or too few, other code might run
-than the package named, or with more rights."""
+"""Options that authors may give to runtimes. With any other, or with a missing or extra value, other code than the
+package might run, or run with more rights."""
 _OWN_OPTIONS = {
     "npx": {"-y", "--yes"},
     "docker": {"run", "-i", "--interactive", "--rm"},
     "dnx": {"--yes", "-y"},
 }
-"""Those that we write ourselves."""
+"""Options that we write ourselves."""
 
 
 def named_package(kind: PackageKind, text: str) -> Package:
@@ -95,7 +95,7 @@ def named_package(kind: PackageKind, text: str) -> Package:
 
 
 def check_identifier(package: Package) -> None:
-    """Refuses what is no name of a package: it would reach a command line as something else."""
+    """Refuses an invalid package name, which a command line could interpret as something else."""
     if package.kind is PackageKind.OCI:
         _image(package)
     elif (names := _NAMES.get(package.kind)) and not names.fullmatch(package.identifier):
@@ -107,7 +107,7 @@ def is_exact(kind: PackageKind, version: str) -> bool:
 
 
 def with_command(draft: Draft, package: Package, programs: Collection[str], *, runs_anything: bool = False) -> Draft:
-    """The draft with the command that runs a package. `programs`: the runtimes that are installed."""
+    """The draft with the command that runs a package. `programs`: the installed runtimes."""
     check_identifier(package)
     if package.kind is not PackageKind.OCI and not is_exact(package.kind, package.version):
         raise ConfigurationError(
@@ -133,7 +133,7 @@ def with_command(draft: Draft, package: Package, programs: Collection[str], *, r
 def _words_before(
     package: Package, runtime: str, options: tuple[Argument, ...]
 ) -> tuple[tuple[Argument, ...], int | None]:
-    """The arguments up to the name of the package, and where a container's variables go."""
+    """The arguments up to the package's name, and where a container's variables are inserted."""
     exact = f"{package.identifier}@{package.version}"
     script = package.script or package.identifier
     if not _SCRIPT.fullmatch(script) and package.kind is PackageKind.PYPI:
@@ -182,12 +182,12 @@ def _image(package: Package) -> str:
 
 
 def _like(runtime: str) -> str:
-    """podman takes the options of docker."""
+    """podman takes docker's options."""
     return "docker" if runtime == "podman" else runtime
 
 
 def _paired(arguments: Sequence[Argument], runtime: str) -> Iterator[Argument]:
-    """With an option and its value in one, where an author wrote them as two words."""
+    """Joins an option and its value, where an author wrote them as two words."""
     waiting = list(reversed(arguments))
     while waiting:
         one = waiting.pop()

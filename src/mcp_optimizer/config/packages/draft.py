@@ -1,7 +1,7 @@
 """A server that is about to be added: its command or address with gaps, and the inputs that fill them. Pure.
 
 `entry_of` makes the entry of the server file. Texts from registries and bundles enter only through `untrusted_text`;
-the user's own answers may refer to variables and secrets. Knows no terminal.
+the user's own answers may refer to variables and secrets. Does no input or output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcp_optimizer.errors import ConfigurationError
 
 
 class InputFormat(StrEnum):
-    """What a value must look like."""
+    """The form that a value must have."""
 
     TEXT = "string"
     NUMBER = "number"
@@ -27,12 +27,12 @@ class InputFormat(StrEnum):
 
 
 Answers = Mapping[str, tuple[str, ...]]
-"""Values by the key of what was asked; several where that may be repeated."""
+"""Values by input key; several if the input may be repeated."""
 
 
 @dataclass(frozen=True)
 class WantedInput:
-    """One value. `key` is its name on the command line: `--input KEY=VALUE`."""
+    """One input. `key` is its name on the command line: `--input KEY=VALUE`."""
 
     key: str
     description: str = ""
@@ -46,7 +46,7 @@ class WantedInput:
     is_list: bool = False
 
     def problem(self, value: str) -> str:
-        """What is wrong with a value, without quoting it; empty if nothing. A reference is checked when it is used."""
+        """What is wrong with a value, without quoting it; empty if nothing. References are checked when used."""
         if "${" in value:
             return ""
         if "\0" in value:
@@ -70,8 +70,8 @@ class WantedInput:
 
 
 def wanted_of(key: str, said: Mapping[str, Any], *, is_required: bool = False) -> WantedInput:
-    """From an input of server.json."""
-    # It is written on command lines before an equals sign, and inside of the braces of a reference.
+    """Made from an input of server.json."""
+    # The key appears on command lines before an equals sign, and inside the braces of a reference.
     named = re.sub(r"[^\w.-]+", "_", clean(key, "The name of an input", 150))
     kind = said.get("format")
     return WantedInput(
@@ -109,18 +109,18 @@ def _number(value: Any) -> float | None:
 
 @dataclass(frozen=True)
 class Gap:
-    """Where an answer goes."""
+    """The place of an answer."""
 
     key: str
 
 
 Pieces = tuple[str | Gap, ...]
-"""A text with gaps. One whose gaps are not all filled is left out with everything around it."""
+"""A text with gaps. If not all its gaps are filled, it is left out with everything around it."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """Words of a command: a value, perhaps with a flag before it. A switch is only its flag, if the value is true."""
+    """Words of a command: a value, with an optional flag before it. A switch is only its flag, if the value is true."""
 
     value: Pieces = ()
     flag: str = ""
@@ -129,9 +129,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class Draft:
-    """A command with arguments, or an address, whose `transport` is empty if it must be found out.
+    """A command with arguments, or an address, whose `transport` is empty if it must be detected.
 
-    `env_at`: where a container is told which variables to pass on.
+    `env_at`: the position of a container's options that pass variables on.
     """
 
     name: str
@@ -146,10 +146,10 @@ class Draft:
     notes: tuple[str, ...] = ()
     description: str = ""
     is_foreign: bool = False
-    """Whether somebody else decided what runs, so that the user should look at it first."""
+    """Whether a third party chose what runs, so that the user should look at it first."""
 
     def with_values(self, env: Mapping[str, str], headers: Mapping[str, str]) -> Draft:
-        """With variables and headers that the user chose, which replace those of the same name."""
+        """Adds variables and headers that the user chose, which replace those of the same name."""
         if self.url and env:
             raise ConfigurationError("A server at an address has no environment; use --header.")
         if headers and not self.url:
@@ -161,7 +161,7 @@ class Draft:
         return changed.without_unused()
 
     def without_unused(self) -> Draft:
-        """Asks only for what has a gap."""
+        """Keeps only inputs that fill a gap."""
         used = set(self.gaps())
         return replace(self, wanted={key: one for key, one in self.wanted.items() if key in used})
 
@@ -170,11 +170,11 @@ class Draft:
         yield from (piece.key for text in texts for piece in text if isinstance(piece, Gap))
 
     def missing(self, answers: Answers) -> list[WantedInput]:
-        """What must be answered and is not."""
+        """The required inputs without an answer."""
         return [one for one in self.wanted.values() if one.is_required and not answers.get(one.key)]
 
     def with_defaults(self, answers: Answers) -> dict[str, tuple[str, ...]]:
-        """The answers, and the defaults of what was not answered."""
+        """The answers, and defaults for inputs without one."""
         defaults = {key: one.default for key, one in self.wanted.items() if one.default}
         return {**defaults, **{key: value for key, value in answers.items() if value}}
 
@@ -188,7 +188,7 @@ def words(texts: Iterable[str]) -> tuple[Argument, ...]:
 
 
 def entry_of(draft: Draft, answers: Answers) -> dict[str, Any]:
-    """The entry of the server file. Everything that is required must be answered."""
+    """The entry of the server file. All required inputs must have answers."""
     if draft.url:
         url = _filled(draft.url, answers)
         if not url:
@@ -209,7 +209,7 @@ def _all_filled(texts: Mapping[str, Pieces], answers: Answers) -> dict[str, str]
 
 
 def _filled(text: Pieces, answers: Answers) -> str | None:
-    """The text, with several answers to one gap separated by commas; None if an answer is missing."""
+    """The filled text, with several answers to one gap joined by commas; None if an answer is missing."""
     parts = [piece if isinstance(piece, str) else ",".join(answers.get(piece.key, ())) or None for piece in text]
     given = [part for part in parts if part is not None]
     if any(_makes_variable(one, other) for one, other in pairwise(given)):
@@ -221,7 +221,7 @@ def _filled(text: Pieces, answers: Answers) -> str | None:
 
 
 def _makes_variable(one: str, other: str) -> bool:
-    """Whether a variable begins in a text and goes on in the next. Each was looked at alone before."""
+    """Whether a variable starts in one text and continues in the next. Each text was only checked by itself."""
     return one.endswith("$") and VARIABLE.match(f"${other}") is not None
 
 

@@ -1,6 +1,6 @@
 """Requests to registries, and downloads of bundles: bounded in size, time and redirects, over HTTPS. Knows no formats.
 
-All go only where `runtime/outgoing` lets them: nobody elsewhere can send us on to this machine or its network.
+`runtime.outgoing` decides where requests may go: no outside server can redirect us to this machine or its network.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _FAILURES = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutErr
 
 
 class SourceUnanswered(OptimizerError):
-    """A registry or a download does not answer, or not as it should. Trying again later may help."""
+    """A registry or a download does not respond, or not as it should. Trying again later may help."""
 
 
 @asynccontextmanager
 async def _asked(
     url: str, headers: dict[str, str], outgoing: Outgoing, named_by: str = ""
 ) -> AsyncIterator[httpx2.Response]:
-    """What is answered at an address; raises OutOfBounds if whoever named it may not."""
+    """The response from an address; raises OutOfBounds if its source may not name it."""
     where: dict[str, str] = {}
     if is_proxied := is_proxied_address(httpx2.URL(url)):
         outgoing.check_written(url, named_by)
@@ -60,7 +60,7 @@ async def _asked(
 
 
 async def fetched_json(url: str, outgoing: Outgoing | None = None) -> tuple[int, Any]:
-    """The status and the JSON value of a response; None if it is something else."""
+    """The status and the JSON value of a response; the value is None if it is not JSON."""
     where = checked_address(url)
     headers = {"accept": "application/json", "accept-encoding": "gzip"}
     try:
@@ -79,7 +79,7 @@ async def fetched_json(url: str, outgoing: Outgoing | None = None) -> tuple[int,
 
 
 async def downloaded(url: str, path: Path, most: int, named_by: str = "", outgoing: Outgoing | None = None) -> str:
-    """Writes a file of at most `most` bytes; its SHA-256. Redirects are followed, never to what is nearer.
+    """Writes a file of at most `most` bytes; returns its SHA-256. Follows redirects, never to a nearer address.
 
     `named_by`: the address of the registry that named it; empty if the user did.
     """
@@ -115,7 +115,7 @@ async def _written(response: httpx2.Response, path: Path, most: int, where: str)
 
 
 def checked_address(url: str) -> str:
-    """The host of an address that may be asked: HTTPS, or this machine."""
+    """The host of an address that may be requested: HTTPS, or this machine."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -132,5 +132,5 @@ def checked_address(url: str) -> str:
 
 
 def is_near(url: str) -> bool:
-    """Whether an address is, as it is written, one of this machine or of its network."""
+    """Whether an address, as written, is on this machine or its network."""
     return written_distance(urlsplit(url).hostname or "") < Distance.ELSEWHERE

@@ -1,6 +1,6 @@
-"""Finds out how a source is run: asks registries and indexes, fetches bundles. Called by `add`.
+"""Finds out how to run a source: asks registries and indexes, fetches bundles. Called by `add`.
 
-What comes back is a draft: nothing was started, and a bundle is at most in the workspace, still packed.
+The result is a draft: nothing was started, and a bundle is at most in the workspace, still packed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PROGRAMS = "npx npm uvx uv pipx pip docker podman dnx node python3".split()
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user decides beyond the source itself."""
+    """The user's choices beyond the source itself."""
 
     version: str = ""
     package: str = ""
@@ -38,12 +38,12 @@ class Choice:
     script: str = ""
     sha256: str = ""
     runs_anything: bool = False
-    """Also runtimes and options that are not known to run only the package."""
+    """Whether to allow runtimes and options that might run more than the package."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Folders: where bundles are unpacked, and where one is kept until then."""
+    """Folders: where bundles are unpacked, and where a download is kept until then."""
 
     bundles: Path
     workspace: Path
@@ -51,19 +51,19 @@ class Places:
 
 @dataclass(frozen=True)
 class FoundServer:
-    """How a source is run, and the bundle that must be unpacked for it."""
+    """How to run a source, and the bundle that must be unpacked for it."""
 
     draft: Draft
     bundle: Bundle | None = None
 
 
 def installed_programs() -> frozenset[str]:
-    """The runtimes on this machine."""
+    """The runtimes installed on this machine."""
     return frozenset(name for name in _PROGRAMS if shutil.which(name))
 
 
 async def find_server(source: Source, choice: Choice, places: Places, programs: Collection[str]) -> FoundServer:
-    """How a source is run here."""
+    """How to run a source on this machine."""
     if source.kind is SourceKind.BUNDLE:
         return await _of_bundle(source.text, choice.sha256, source, choice, places)
     if choice.sha256:

@@ -1,4 +1,4 @@
-"""Reads the manifest of a bundle into a draft: its command, with the folder it is unpacked to its questions. Pure."""
+"""Turns the manifest of a bundle into a draft: its command, the folder it is unpacked into, its questions. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Surroundings:
     platform: str
 
     def values(self) -> dict[str, str]:
-        """What the variables of a manifest mean, other than answers."""
+        """The values of a manifest's variables, other than answers."""
         separator = "\\" if self.platform == "win32" else "/"
         named = {name.upper(): str(self.home / name) for name in ("Desktop", "Documents", "Downloads")}
         return {
@@ -44,7 +44,7 @@ class Surroundings:
 
 
 def manifest_name(manifest: Mapping[str, Any]) -> str:
-    """The name that a bundle gives itself, as a server's name."""
+    """The bundle's own name in the form of a server's name."""
     return suggested_name(clean(manifest.get("name"), "The name of the bundle", 200))
 
 
@@ -84,7 +84,7 @@ def draft_of_manifest(
 
 
 class _ManifestReading:
-    """Replaces the variables of a manifest, and keeps what it asks the user for."""
+    """Replaces the variables of a manifest, and collects the inputs that it asks for."""
 
     def __init__(self, manifest: Mapping[str, Any], around: Surroundings) -> None:
         self._values = around.values()
@@ -105,7 +105,7 @@ class _ManifestReading:
 
     def pieces(self, text: Any, what: str) -> Pieces:
         if not isinstance(text, str):
-            # Numbers and switches, as JSON has them.
+            # Numbers and booleans, in their JSON form.
             text = str(text).lower() if isinstance(text, bool | int | float) else clean(text, what)
         found: list[str | Gap] = []
         at = 0
@@ -125,7 +125,7 @@ class _ManifestReading:
         raise ConfigurationError(f"{what} uses the variable {quoted(name)}, which bundles do not have.")
 
     def _as_input(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a bundle asks, in the words of server.json, and with the variables in its default replaced."""
+        """An input of a bundle in the terms of server.json, with the variables in its default replaced."""
         said = {_IN_SERVER_JSON.get(key, key): value for key, value in asked.items()}
         if said.get("format") in ("directory", "file"):
             said["format"] = InputFormat.PATH
@@ -140,7 +140,7 @@ class _ManifestReading:
 
 
 def _joined(pieces: list[str | Gap]) -> list[str | Gap]:
-    """Neighbouring texts as one."""
+    """Merges adjacent texts."""
     joined: list[str | Gap] = []
     for piece in pieces:
         if joined and isinstance(piece, str) and isinstance(last := joined[-1], str):
@@ -151,7 +151,7 @@ def _joined(pieces: list[str | Gap]) -> list[str | Gap]:
 
 
 def _refuse_leaving(text: str, what: str) -> None:
-    """A path from the bundle's folder must stay in it."""
+    """A path that starts in the bundle's folder must stay in it."""
     for rest in text.split("${__dirname}")[1:]:
         path = re.sub(r"\$\{(/|pathSeparator)\}|\\", "/", rest)
         if posixpath.normpath(f"a/{path}").split("/")[0] != "a":
@@ -173,7 +173,7 @@ def _check_platform(manifest: Mapping[str, Any], platform: str) -> None:
 
 
 def _config(server: Mapping[str, Any], files: Collection[str], platform: str) -> Mapping[str, Any]:
-    """How to start it: as it says, with what it says for this system, or in the usual way of its type."""
+    """How to start it: its own configuration, merged with the one for this system, or the usual one of its type."""
     config = server.get("mcp_config")
     if not isinstance(config, dict):
         return _usual(server, files)

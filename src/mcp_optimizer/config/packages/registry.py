@@ -1,6 +1,6 @@
 """Asks an MCP registry (API v0.1) which servers it has, and for the server.json of one. Called by commands.
 
-A registry can send anything: replies are bounded, lists end, and what is not a server is left out.
+A registry can send anything: replies are bounded, lists end, and invalid servers are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OK = 200
 
 
 class ServerCondition(StrEnum):
-    """What a registry says of a server."""
+    """The state that a registry gives for a server."""
 
     ACTIVE = "active"
     DEPRECATED = "deprecated"
@@ -48,14 +48,14 @@ class ListedServer:
 
 
 class Registry:
-    """One registry, at its address."""
+    """One registry, by its address."""
 
     def __init__(self, address: str = PUBLIC_REGISTRY) -> None:
         self._host = checked_address(address)
         self._base = address.split("?")[0].split("#")[0].rstrip("/")
 
     async def search(self, text: str, most: int = 30) -> list[ListedServer]:
-        """Servers whose name contains the text, in the newest version of each."""
+        """The newest versions of servers whose name contains the text."""
         found: dict[str, ListedServer] = {}
         cursors = {""}
         cursor = ""
@@ -74,7 +74,7 @@ class Registry:
         return list(found.values())[:most]
 
     async def server(self, name: str, version: str = "") -> ListedServer:
-        """One server, in its newest version or in the one given. A deleted one is returned as that."""
+        """One server, in its newest or the given version. A deleted one is returned and marked as deleted."""
         path = f"/v0.1/servers/{quote(name, safe='')}/versions/{quote(version or 'latest', safe='')}"
         status, reply = await fetched_json(self._base + path)
         if status == _NOT_FOUND:
@@ -95,7 +95,7 @@ class Registry:
 
 
 def listed_server(item: Any) -> ListedServer | None:
-    """A server as registries send it; None if it is not one."""
+    """A server in a registry's format; None if it is invalid."""
     if not isinstance(item, dict) or not isinstance(document := item.get("server"), dict):
         return None
     name, version = document.get("name"), document.get("version")

@@ -1,6 +1,6 @@
 """Reads a registry's server.json (2025-12-11) into drafts: its packages and its remote addresses. Pure.
 
-Written by strangers: every text passes `untrusted_text`, every package passes `commands`.
+Written by third parties: every text passes `untrusted_text`, every package passes `commands`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp_optimizer.config.packages.untrusted_text import (
 from mcp_optimizer.errors import ConfigurationError, quoted
 
 REMOTE = "remote"
-"""What `--package` calls a server that runs elsewhere."""
+"""The name by which `--package` chooses a server that runs elsewhere."""
 
 _GAP = re.compile(r"\{([A-Za-z0-9_.-]{1,200})\}")
 _VARIABLE_OF_A_CONTAINER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
@@ -33,20 +33,20 @@ _TRANSPORTS = {"streamable-http": "http", "http": "http", "sse": "sse"}
 _VALUED = frozenset(
     "value default choices isRequired valueHint placeholder format isSecret isRepeated variables".split()
 )
-"""Keys of a named argument that has a value; one without any is only its name."""
+"""Keys that give a named argument a value; an argument without any is only its name."""
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True)
 class BundleAt:
-    """A bundle that is to be downloaded, and its SHA-256."""
+    """A bundle to download, and its SHA-256."""
 
     url: str
     sha256: str
 
 
 class _Reading:
-    """Collects what one package or address asks for."""
+    """Collects the inputs of one package or address."""
 
     def __init__(self) -> None:
         self.wanted: dict[str, WantedInput] = {}
@@ -62,7 +62,7 @@ class _Reading:
         return Gap(one.key)
 
     def pieces(self, said: Mapping[str, Any], key: str, what: str) -> Pieces:
-        """A fixed value, perhaps with variables in it, or what the user answers."""
+        """A fixed value, perhaps with variables in it, or a gap for the user's answer."""
         if (value := said.get("value")) is None:
             return (self.gap(key, said),)
         return self.filled(clean(value, what), said.get("variables"), is_required=said.get("isRequired") is True)
@@ -79,7 +79,7 @@ class _Reading:
 
 
 def ways_to_run(document: Mapping[str, Any]) -> list[str]:
-    """What `--package` can choose, in the author's order."""
+    """The choices for `--package`, in the author's order."""
     kinds = [str(one.get("registryType", "")) for one in items(document, "packages", "the server")]
     remotes = [REMOTE] if items(document, "remotes", "the server") else []
     return list(dict.fromkeys([*kinds, *remotes]))
@@ -88,7 +88,7 @@ def ways_to_run(document: Mapping[str, Any]) -> list[str]:
 def draft_of(
     document: Mapping[str, Any], wanted: str, programs: Collection[str], *, runs_anything: bool = False
 ) -> Draft | BundleAt:
-    """The way to run a server that is `wanted`, or else the first that works with the programs at hand."""
+    """The `wanted` way to run a server, or else the first that works with the installed programs."""
     name = clean(document.get("name"), "The name of the server", 400)
     packages = items(document, "packages", name)
     remotes = items(document, "remotes", name)
@@ -181,7 +181,7 @@ def _argument(said: Mapping[str, Any], number: int, reading: _Reading, *, of_run
 
 
 def _without_values(options: tuple[Argument, ...]) -> tuple[tuple[Argument, ...], dict[str, Pieces]]:
-    """A container's options without the variables that they set: other users see a command, and not its environment."""
+    """A container's options without the values of variables: other users can see a command, but not its environment."""
     kept: list[Argument] = []
     moved: dict[str, Pieces] = {}
     for one in options:
@@ -204,7 +204,7 @@ def _of_remote(remotes: list[Mapping[str, Any]], name: str, document: Mapping[st
     said = usable[0]
     reading = _Reading()
     url = clean(said.get("url"), "The address of the server")
-    # What stands in for a variable must not change which host is checked.
+    # Variables are replaced by a placeholder that cannot change which host is checked.
     plain = _GAP.sub("x", url)
     checked_address(plain)
     headers = {header_name(one.get("name")): one for one in items(said, "headers", name)}

@@ -1,4 +1,4 @@
-"""Reads what a user gives to `add`: which kind of source it is, and the name that a server gets from it. Pure."""
+"""Parses the argument of `add`: which kind of source it is, and a name for the server. Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _is_readable(url: str) -> bool:
 
 
 def checked_name(name: str) -> str:
-    """A name that a new server can have. A slash would read as the name of a tool."""
+    """A valid name for a new server. A slash would make it look like the name of a tool."""
     if not name or len(name) > _LONGEST_NAME:
         raise ConfigurationError(f"The name of a server has 1 to {_LONGEST_NAME} characters, not {len(name):,}.")
     if not name.isprintable() or name != name.strip() or name.startswith("-") or "/" in name or "," in name:
@@ -84,7 +84,7 @@ def checked_name(name: str) -> str:
 
 
 def suggested_name(text: str) -> str:
-    """A short name from that of a package, image, bundle, address or registry."""
+    """A short name derived from a package, image, bundle, address or registry name."""
     if text.startswith(("http://", "https://")):
         return _of_host(text)
     last = re.split(r"[/\\]", text.rstrip("/\\"))[-1]

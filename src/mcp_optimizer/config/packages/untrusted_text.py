@@ -1,7 +1,7 @@
 """Checks texts of registries and bundles before any of them becomes a command. Pure; called by the readers of both.
 
-A `${...}` or `$NAME` in such a text is refused: in a server file it would become a value of the user's environment,
-or a secret.
+A `${...}` or `$NAME` in such a text is refused: in a server file, it would be replaced by a value of the user's
+environment, or a secret.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_ITEMS = 100
 
 _LONGEST_DESCRIPTION = 300
 VARIABLE = re.compile(r"\$[{A-Za-z_]")
-"""Also `$NAME`, which the files of some programs may contain."""
+"""Also `$NAME`, which is a variable in the files of some programs."""
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _OF_THE_CONNECTION = frozenset(
@@ -34,7 +34,7 @@ _DANGEROUS = re.compile(
 
 
 def clean(text: Any, what: str, longest: int = LONGEST_TEXT) -> str:
-    """A text of others that may become part of an entry. `what` it is, for the message."""
+    """Checks and returns an untrusted text that may go into an entry. `what` names it in messages."""
     if not isinstance(text, str):
         raise ConfigurationError(f"{what} must be a text, not {type(text).__name__}.")
     if len(text) > longest:
@@ -62,17 +62,17 @@ def header_name(name: Any) -> str:
 
 
 def is_dangerous(name: str) -> bool:
-    """Whether an environment variable changes what programs run, trust or reach."""
+    """Whether an environment variable changes what runs, is trusted or is reached."""
     return _DANGEROUS.fullmatch(name) is not None
 
 
 def warnings_of(names: Iterable[str]) -> tuple[str, ...]:
-    """A note for each variable that changes what runs."""
+    """A note for each dangerous variable."""
     return tuple(f"It sets {name}, which changes what runs or whom it trusts." for name in names if is_dangerous(name))
 
 
 def items(given: Mapping[str, Any], key: str, what: str) -> list[Mapping[str, Any]]:
-    """The objects in a list of others; an absent list is empty."""
+    """The objects in an untrusted list; an absent list is empty."""
     found = given.get(key)
     if found is None:
         return []
@@ -84,7 +84,7 @@ def items(given: Mapping[str, Any], key: str, what: str) -> list[Mapping[str, An
 
 
 def described(text: Any) -> str:
-    """A description in one line, shortened; empty if it is something else. Printed through `terminal_text`."""
+    """A description in one line, shortened; empty if it is not a string. Print it through `terminal_text`."""
     return " ".join(text.split())[:_LONGEST_DESCRIPTION] if isinstance(text, str) else ""
 
 

@@ -18,7 +18,7 @@ _MOST_BYTES = 256 * 1024
 
 
 async def newest_version(package: Package, programs: Collection[str]) -> str:
-    """The exact version that a package without one has now. One that cannot be known is an error that says so."""
+    """The exact newest version of a package. Raises ConfigurationError if it cannot be determined."""
     check_identifier(package)
     name = package.identifier
     found = ""
@@ -37,7 +37,7 @@ async def newest_version(package: Package, programs: Collection[str]) -> str:
 
 async def _of_pypi(name: str, programs: Collection[str]) -> str:
     if "uv" in programs:
-        # Without building: to learn a version, nothing of the package may run.
+        # Without building: finding a version must not run any code of the package.
         text = await _output(
             *"uv pip compile --quiet --no-build --no-deps --no-header --no-annotate -".split(), given=name
         )
@@ -59,21 +59,21 @@ def _json_text(text: str) -> str:
 
 
 async def _ended(process: asyncio.subprocess.Process, printed: asyncio.StreamReader) -> None:
-    """Wait for the end of a program that was killed, for a limited time."""
+    """Wait for a killed program to end, for a limited time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_AFTER_KILL):
-            # While a full buffer is not read, the end of the output is not noticed, nor that of the program.
+            # Until a full buffer is read, neither the end of the output nor that of the program is noticed.
             while await printed.read(_MOST_BYTES):
                 pass
             await process.wait()
 
 
 async def _output(*command: str, given: str = "") -> str:
-    """What a program prints; empty if it fails, hangs or prints without end."""
+    """The output of a program; empty if it fails, hangs or prints without end."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
-            # Not in the current folder: the .npmrc or uv.toml of a cloned repository would choose whom they ask, and
+            # Not in the current folder: a cloned repository's .npmrc or uv.toml would choose which index they ask, and
             # could send values of the environment there.
             cwd=Path.home(),
             stdin=asyncio.subprocess.PIPE,

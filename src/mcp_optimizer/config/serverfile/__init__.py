@@ -1,1 +1,1 @@
-"""The server file: read into specs, checked and edited."""
+"""The server file: parsed into specs, checked and edited."""

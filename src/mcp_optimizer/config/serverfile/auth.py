@@ -1,8 +1,8 @@
 """Reads from a server's entry how to log in and which headers to send: `auth`, and the keys of other programs.
 
 `auth` is ours (Cursor's is read too) and is checked strictly. `oauth` belongs to Claude Code, VS Code, Gemini CLI,
-opencode and Codex, whose other keys are ignored. Called by `parser`. Pure, except that files named for a secret or a
-key are read. No message quotes a value.
+opencode and Codex, whose other keys are ignored. Called by `parser`. Pure, except that it reads files named for a
+secret or a key. No message quotes a value.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, mapping
 _LARGEST_FILE = 64 * 1024
 _HIGHEST_PORT = 65_535
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
-"""What RFC 6749 allows: printable ASCII without quotes and backslashes."""
+"""Characters that RFC 6749 allows: printable ASCII without quotes and backslashes."""
 _PRIVATE_KEY = re.compile(r"-----BEGIN (?:EC |RSA )?PRIVATE KEY-----(?!\s+Proc-Type: 4,ENCRYPTED)")
 
 
 class LoginValues:
-    """What an entry gives for logging in. Later values replace earlier ones."""
+    """The login values of an entry. Later values replace earlier ones."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
@@ -42,8 +42,8 @@ class LoginValues:
         is_ours: bool = False,
         written: Mapping[str, str] | None = None,
     ) -> None:
-        """Add the values of known keys. In a section of ours, a mistyped key is refused; in those of other programs,
-        an empty value says nothing.
+        """Add the values of known keys. In our own sections, a mistyped key is refused; in those of other programs, an
+        empty value is ignored.
         """
         known = {_folded(key): key for key in keys}
         added: set[str] = set()
@@ -62,15 +62,15 @@ class LoginValues:
             self._values[key] = (name, value)
 
     def has(self, key: str) -> bool:
-        """Whether there is a value."""
+        """Whether the key has a value."""
         return key in self._values
 
     def name(self, key: str) -> str:
-        """A key as it is written in the entry."""
+        """A key as written in the entry."""
         return self._values[key][0]
 
     def text(self, key: str) -> str:
-        """A text that says something; empty if it is not given."""
+        """A text that is not blank; empty if the key is missing."""
         if key not in self._values:
             return ""
         name, value = self._values[key]
@@ -79,14 +79,14 @@ class LoginValues:
         return found
 
     def choice(self, key: str, choices: Collection[str]) -> str:
-        """One of some words; empty if it is not given."""
+        """One of the given words; empty if the key is missing."""
         found = self.text(key)
         if found and found not in choices:
             raise UnusableEntry(f'"{self.name(key)}" must be one of {", ".join(sorted(choices))}')
         return found
 
     def url(self, key: str) -> str:
-        """The address of something on the web; empty if it is not given."""
+        """A web address; empty if the key is missing."""
         found = self.text(key)
         if found and not _is_web_address(found):
             raise UnusableEntry(
@@ -95,7 +95,7 @@ class LoginValues:
         return found
 
     def port(self, key: str) -> int | None:
-        """A port, also as text, as a variable gives it."""
+        """A port; text counts too, because a variable gives text."""
         if key not in self._values:
             return None
         name, value = self._values[key]
@@ -106,7 +106,7 @@ class LoginValues:
         return value
 
     def scopes(self) -> tuple[str, ...]:
-        """`scopes` or `scope`: a list, or a text with blanks between them."""
+        """`scopes` or `scope`: a list, or a text separated by spaces."""
         if not self.has("scopes") and not self.has("scope"):
             return ()
         name, value = self._values["scopes" if self.has("scopes") else "scope"]
@@ -118,7 +118,7 @@ class LoginValues:
         return tuple(dict.fromkeys(found))
 
     def secret(self, key: str) -> str:
-        """A secret: itself, or the environment variable (`..._env`) or the file (`..._file`) that has it."""
+        """A secret: its value, or the environment variable (`..._env`) or the file (`..._file`) that holds it."""
         sources = [source for source in (key, f"{key}_env", f"{key}_file") if self.has(source)]
         if len(sources) > 1:
             raise UnusableEntry(f"{' and '.join(self.name(source) for source in sources)} say the same; keep one")
@@ -127,7 +127,7 @@ class LoginValues:
         return self._file(f"{key}_file") or self.text(key)
 
     def private_key(self, key: str) -> str:
-        """A private key from a file, in PEM; empty if it is not given."""
+        """A private key in PEM from a file; empty if the key is missing."""
         found = self._file(key)
         if found and not _PRIVATE_KEY.search(found):
             raise UnusableEntry(f'the file of "{self.name(key)}" is not a private key in PEM without a passphrase')
@@ -173,7 +173,7 @@ def _is_web_address(url: str) -> bool:
 KEYS_OF_AUTH = frozenset(
     "auth oauth headersHelper scopes oauth_resource bearer_token_env_var http_headers env_http_headers".split()
 )
-"""The keys of an entry that are read here."""
+"""The keys of an entry that this module reads."""
 
 _KINDS = {"none": AuthKind.NONE, "oauth": AuthKind.OAUTH, "client_credentials": AuthKind.CLIENT_CREDENTIALS}
 _WRITE_A_KIND = 'write "none", "oauth" or "client_credentials"'
@@ -191,13 +191,13 @@ _LONGEST_COMMAND = 10_000
 
 
 def refuse_login_of_a_child(entry: Mapping[str, Any]) -> None:
-    """A server that we start has our environment to learn who calls, and no login."""
+    """A server that we start gets its credentials in its environment, not by a login."""
     if entry.get("auth") not in (None, "none"):
         raise UnusableEntry('"auth" is for servers with a "url"; give a server with a "command" its secrets in "env"')
 
 
 def login(entry: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> AuthSpec:
-    """How to log in to a server over HTTP. `folder` is the server file's, to which other files are relative."""
+    """How to log in to a server over HTTP. `folder` is that of the server file; other files are relative to it."""
     given = LoginValues(folder, environment)
     kind = _kind_of_others(entry, given)
     kind = _kind(entry, given) or kind
@@ -221,7 +221,7 @@ def login(entry: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
 
 
 def _kind(entry: Mapping[str, Any], given: LoginValues) -> AuthKind | None:
-    """What `auth` says, whose values are added to the given ones."""
+    """The kind in `auth`, whose values are added to `given`."""
     value = entry.get("auth")
     if value is None:
         return None
@@ -235,7 +235,7 @@ def _kind(entry: Mapping[str, Any], given: LoginValues) -> AuthKind | None:
 
 def _kind_named(value: str, where: str) -> AuthKind:
     if value not in _KINDS:
-        # Other programs have a token here.
+        # Other programs put a token here.
         raise UnusableEntry(
             f'"{where}" says nothing that is known; {_WRITE_A_KIND}. '
             'A token belongs in "headers": {"Authorization": "Bearer ${TOKEN}"}'
@@ -244,7 +244,7 @@ def _kind_named(value: str, where: str) -> AuthKind:
 
 
 def _kind_of_others(entry: Mapping[str, Any], given: LoginValues) -> AuthKind | None:
-    """What other programs say: `oauth`, and Codex's keys beside it."""
+    """The kind in other programs' keys: `oauth`, and Codex's keys beside it."""
     codex = {"resource": entry.get("oauth_resource"), "scopes": entry.get("scopes")}
     given.add("", codex, _OF_OAUTH, written={"resource": "oauth_resource"})
     value = entry.get("oauth")
@@ -271,7 +271,7 @@ def _headers_command(entry: Mapping[str, Any]) -> str:
 
 
 def _refuse_unusable(spec: AuthSpec, *, is_ours: bool) -> None:
-    """Refuses values that contradict each other, or are not enough."""
+    """Refuses values that contradict each other, or are incomplete."""
     if spec.client_secret and spec.private_key:
         raise UnusableEntry('"auth" has a client secret and a private key; keep one')
     if (spec.client_secret or spec.private_key) and not spec.client_id:

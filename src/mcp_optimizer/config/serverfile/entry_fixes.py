@@ -1,4 +1,4 @@
-"""Corrections of a server file that need no guess: what is wrong has one right form, and nobody can have meant it.
+"""Corrections of a server file that need no guess: the error has only one right form, and cannot be intended.
 
 Pure: from a document to edits. Called by `doctor --fix`, which shows and writes them. A correction never quotes a
 value: it may be a secret.
@@ -16,7 +16,7 @@ from typing import Any
 from mcp_optimizer.config.serverfile.entry_values import scheme_for
 
 _ADDRESS = re.compile(r"(?:(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*|localhost|127\.0\.0\.1)(?::\d+)?(?:/\S*)?", re.I)
-"""A host that has dots or is this machine, and what may follow it."""
+"""A host that has dots or is this machine, with an optional port and path."""
 _TYPES = ("stdio", "http", "sse", "streamable-http", "streamable_http", "streamablehttp", "local")
 _ALIKE = 0.75
 _URLS = ("url", "httpUrl", "serverUrl")
@@ -26,7 +26,7 @@ _TERMINAL = ("-it", "-ti")
 
 @dataclass(frozen=True)
 class EntryFix:
-    """One edit of a server file: the value at a path of keys is replaced, or removed if there is no new one."""
+    """One edit of a server file: replaces the value at a path of keys, or removes it if there is no new one."""
 
     server: str
     path: tuple[str, ...]

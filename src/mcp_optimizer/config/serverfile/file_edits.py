@@ -26,9 +26,9 @@ Edit = Callable[[str], str]
 
 
 def change_file(path: Path, edit: Edit, *, private: bool = False) -> bool:
-    """Apply an edit to a server file, which is created if there is none; whether that changed anything.
+    """Apply an edit to a server file, creating the file if needed. Returns whether anything changed.
 
-    `private`: from now on, only its owner can read it, because values are written that may be secret.
+    `private`: from now on, only its owner can read it, because the values written may be secret.
     """
     before = file_bytes(path)
     text = EMPTY if before is None else _decoded(before, path)
@@ -48,7 +48,7 @@ def change_file(path: Path, edit: Edit, *, private: bool = False) -> bool:
 
 
 def file_text(path: Path) -> str:
-    """The text of a server file; that of an empty one if there is none."""
+    """The text of a server file; an empty server file if there is none."""
     found = file_bytes(path)
     return EMPTY if found is None else _decoded(found, path)
 
@@ -72,7 +72,7 @@ def _decoded(found: bytes, path: Path) -> str:
 
 
 def entries_in(text: str) -> dict[str, Any]:
-    """The entries by name, as they are written."""
+    """The entries by name, as written."""
     document = _document(text)
     for key in _place(document):
         document = document.get(key, {}) if isinstance(document, dict) else {}
@@ -82,7 +82,7 @@ def entries_in(text: str) -> dict[str, Any]:
 
 
 def with_entry(text: str, name: str, entry: Mapping[str, Any]) -> str:
-    """With one more server. A name that is taken is an error."""
+    """The text with one more server. A name that is taken is an error."""
     if name in entries_in(text):
         raise ConfigurationError(
             f"There is already a server {quoted(name)}. Choose another name with --name, or remove that one first."
@@ -96,7 +96,7 @@ def without_entry(text: str, name: str) -> str:
 
 
 def with_server_on(text: str, name: str, is_on: bool) -> str:
-    """With a server that is used, or not."""
+    """The text with a server switched on or off."""
     entry, path = _entry(text, name), [*_place(_document(text)), name]
     if is_on:
         if "disabled" in entry:
@@ -110,7 +110,7 @@ def with_server_on(text: str, name: str, is_on: bool) -> str:
 
 
 def with_tool_on(text: str, name: str, tool: str, is_on: bool) -> str:
-    """With a tool of a server that is used, or not. `tool` may be a pattern, as those in the file."""
+    """The text with a tool of a server switched on or off. `tool` may be a pattern, like those in the file."""
     entry, path = _entry(text, name), [*_place(_document(text)), name]
     if not is_on:
         key = next((key for key in _TURNED_OFF if isinstance(entry.get(key), list)), _TURNED_OFF[0])
@@ -161,7 +161,7 @@ def _document(text: str) -> Any:
 
 
 def _place(document: Mapping[str, Any]) -> Sequence[str]:
-    """The keys of the object of servers, where `config` looks for it. A file without one gets `mcpServers`."""
+    """The keys that lead to the servers, as `parser` looks for them. A file without any gets `mcpServers`."""
     if "mcpServers" in document:
         return ("mcpServers",)
     if "servers" in document:

@@ -1,6 +1,6 @@
 """Recognises files of other programs: those that are read as they are, and those that have to be imported.
 
-Called where a server file is read. Pure: looks at a path and a text. What each program writes is in `known_clients`.
+Called where a server file is read. Pure: looks at a path and a text. `known_clients` knows each program's format.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mcp_optimizer.config.known_clients.table import CLIENTS
 
 
 def project_of(path: Path, home: Path) -> Path | None:
-    """The project's folder, if this is a file in an editor's folder in it. The same folder in a user's home belongs to
-    no project.
+    """The project's folder, if this file is in an editor's folder in a project. The same folder in a user's home
+    belongs to no project.
     """
     folder = path.absolute().parent
     for client in CLIENTS.values():
@@ -29,7 +29,7 @@ def project_of(path: Path, home: Path) -> Path | None:
 
 
 def editor_values(home: Path, project: Path | None) -> dict[str, str]:
-    """The variables of editors that can be known for a user's file, or for a project's."""
+    """The editors' variables whose values are known, for a user's file or for a project's."""
     values = {"userHome": str(home), "pathSeparator": os.sep, "/": os.sep}
     if project is not None:
         values |= {"workspaceFolder": str(project), "workspaceFolderBasename": project.name}
@@ -46,7 +46,7 @@ def has_bare_variables(path: Path) -> bool:
 
 
 def foreign_text(text: str) -> str:
-    """What kind of file a text is that is not JSON; empty if it is none that is known."""
+    """The kind of a text that is not JSON; empty if unknown."""
     for client in CLIENTS.values():
         if client.signs is not None and client.signs.line is not None and client.signs.line.search(text):
             return f"{_a_file(client)} ({client.kind})"
@@ -54,8 +54,8 @@ def foreign_text(text: str) -> str:
 
 
 def foreign_document(document: Mapping[str, Any]) -> str:
-    """What kind of file a JSON document is, if its servers are not written as in server files; empty if they are, or
-    if it is none that is known.
+    """The kind of a JSON document whose servers are in another form than in server files; empty if their form is the
+    usual one or unknown.
     """
     if isinstance(document.get("mcpServers"), dict):
         return ""

@@ -9,6 +9,7 @@ value: it may be a secret. Starts nothing.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -28,7 +29,7 @@ from mcp_optimizer.config.serverfile.foreign_files import (
     project_of,
 )
 from mcp_optimizer.config.serverfile.self_reference import SAME_FILE, starts_itself
-from mcp_optimizer.config.serverfile.spec import ALL, ServerSpec, ToolSelection, Transport
+from mcp_optimizer.config.serverfile.spec import ALL, ServerSpec, Start, ToolSelection, Transport
 from mcp_optimizer.config.serverfile.variables import (
     LookUp,
     SecretValues,
@@ -52,7 +53,7 @@ _ENV_COMMENT = re.compile(r"(?:^|\s)#.*$")
 
 
 def variables_of(path: Path, where: str) -> dict[str, str]:
-    """The variables in a file. `where` it is named, for messages."""
+    """The variables in a file. `where`: the key that names it, for messages."""
     found: dict[str, str] = {}
     for number, line in enumerate(_env_text(path, where).splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -73,7 +74,7 @@ def _env_value(written: str) -> str:
 def _env_text(path: Path, where: str) -> str:
     file = f'the file of "{where}"'
     try:
-        # Without waiting: a pipe may have nobody at its other end.
+        # Non-blocking: a pipe may have no writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
@@ -100,7 +101,7 @@ _LONGEST_TIMEOUT = 10**12
 
 
 def timeout_of(value: Any) -> float | None:
-    """Seconds that a call may take."""
+    """The maximum seconds of a call."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LONGEST_TIMEOUT:
@@ -108,14 +109,50 @@ def timeout_of(value: Any) -> float | None:
     return value / 1000 if value > _LONGEST_IN_SECONDS else float(value)
 
 
+def start_of(entry: Mapping[str, Any]) -> Start | None:
+    """When it starts."""
+    said = entry.get("start")
+    if said is None:
+        return None
+    if said not in list(Start):
+        raise UnusableEntry(f'"start" must be one of {", ".join(map(repr, map(str, Start)))}, not {quoted(said)}')
+    return Start(said)
+
+
+_HOLDING_STATE = frozenset(
+    "@playwright/mcp @executeautomation/playwright-mcp-server @modelcontextprotocol/server-puppeteer "
+    "chrome-devtools-mcp @browsermcp/mcp @modelcontextprotocol/server-sequential-thinking "
+    "mcp-server-sequential-thinking @wonderwhy-er/desktop-commander mcp/playwright mcp/puppeteer "
+    "mcp/sequentialthinking".split()
+)
+"""Packages of servers that hold a browser, a terminal or a train of thought in memory, which a stop would lose."""
+
+
+def idle_timeout_of(entry: Mapping[str, Any], started_with: Sequence[str] = ()) -> float | None:
+    """Seconds without use after which it stops: never, if it is `started_with` a package that holds state."""
+    said = entry.get("idle_timeout")
+    if said is None:
+        return math.inf if any(_package(text) in _HOLDING_STATE for text in started_with) else None
+    if said == "never":
+        return math.inf
+    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said < _LONGEST_TIMEOUT:
+        raise UnusableEntry(f'"idle_timeout" must be a positive number of seconds, or "never", not {quoted(said)}')
+    return float(said)
+
+
+def _package(argument: str) -> str:
+    """The name of a package without its version or tag."""
+    return re.sub(r"(?<=.)[@:=][^/]*$", "", argument)
+
+
 def tools_of(entry: Mapping[str, Any]) -> ToolSelection:
-    """Which tools are used. Tools turned off in another client's file are turned off here too."""
+    """The tools to use. Tools turned off in another client's file are turned off here too."""
     used = _tool_names(entry, _USED)
     return ToolSelection(ALL if used is None else tuple(used), tuple(_tool_names(entry, _TURNED_OFF) or ()))
 
 
 def trust_of(entry: Mapping[str, Any]) -> TrustMode | None:
-    """What happens when its tools change. Gemini CLI's key of that name is true or false, and means something else."""
+    """What happens when the server's tools change. In Gemini CLI, `trust` is true or false and means something else."""
     said = entry.get("trust")
     if said is None or isinstance(said, bool):
         return None
@@ -125,7 +162,7 @@ def trust_of(entry: Mapping[str, Any]) -> TrustMode | None:
 
 
 def _tool_names(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | None:
-    """The names under some keys; None if none of the keys is there."""
+    """The names under some keys; None if none of the keys is present."""
     found: list[str] | None = None
     for key in keys:
         if (value := entry.get(key)) is None:
@@ -148,21 +185,21 @@ _TRANSPORT_NAMES = {
 
 ENTRY_KEYS = frozenset(
     "type transport transportType description command args env envFile cwd url httpUrl serverUrl headers timeout "
-    "disabled enabled tools includeTools enabledTools excludeTools disabledTools trust".split()
+    "disabled enabled tools includeTools enabledTools excludeTools disabledTools trust start idle_timeout".split()
 ).union(KEYS_OF_AUTH)
 """The keys that an entry may have."""
 AS_WRITTEN = ("description", "headersHelper")
-"""Keys whose variables stay: those in a command are replaced by its shell."""
+"""Keys whose variables are not replaced: the shell replaces those in a command."""
 _SHOWN = ENTRY_KEYS.difference("args env envFile url httpUrl serverUrl headers description".split(), KEYS_OF_AUTH)
 """Keys whose values appear in messages, in lists of servers and in the catalog."""
 _OF_OTHERS = frozenset({"author", "scope"})
 """Other programs' keys that resemble ours and mean something else."""
 
 _OF_CLIENTS = frozenset("autoApprove alwaysAllow name".split())
-"""Keys that concern only the client: what it calls without asking, what it shows."""
+"""Keys that concern only the client: what it calls without asking, what it displays."""
 
 _AROUND_SERVERS = ("mcpServers", "servers", "mcp")
-"""The keys of a file that lead to servers; what else another program's file repeats does not matter."""
+"""The keys of a file that lead to servers; duplicates elsewhere in another program's file do not matter."""
 
 _LONGEST_PURPOSE = 300
 
@@ -175,10 +212,10 @@ def read_server_file(
 ) -> list[ServerSpec]:
     """The servers of a file, in its order. `look_up` finds the secrets that it uses, if any.
 
-    `check`: raises if what was read must not be used.
+    `check`: raises if the content must not be used.
     """
     try:
-        # A pipe that a user names is read as well, though not without end.
+        # A user may name a pipe, so reading is bounded.
         with path.open("rb") as file:
             content = file.read(LARGEST[FileKind.JSON] + 1)
         text = content.decode("utf-8-sig")
@@ -253,7 +290,7 @@ def spec_of(name: str, entry: Any, path: Path, variables: Variables) -> ServerSp
         return _usable_spec(name, entry, path, variables)
     except UnusableEntry as problem:
         if isinstance(entry, dict) and _is_disabled(entry):
-            # A disabled server need not report what it lacks.
+            # A disabled server need not report what is missing.
             return ServerSpec(name=name, transport=_guess_transport(entry), disabled=True)
         text = f"{problem} (in {path})"
         return ServerSpec(name=name, transport=_guess_transport(entry), problem=text, problem_kind=kind_of(problem))
@@ -283,18 +320,21 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
     tools = tools_of(entry)
     if transport is Transport.STDIO:
         refuse_login_of_a_child(entry)
+        args = tuple(texts(entry.get("args", []), "args"))
         spec = ServerSpec(
             name=name,
             transport=transport,
             description=_purpose(description),
             command=required(entry, "command"),
-            args=tuple(texts(entry.get("args", []), "args")),
+            args=args,
             env=_variables_of_file(entry, path) | mapping(entry.get("env", {}), "env"),
             cwd=_folder(entry, path),
             timeout=timeout,
             disabled=disabled,
             tools=tools,
             trust=trust_of(entry),
+            start=start_of(entry),
+            idle_timeout=idle_timeout_of(entry, args),
             secrets=secrets,
             unread=_unread(entry),
         )
@@ -309,13 +349,15 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
         url=_url(entry),
         headers=configured_headers(entry, variables.environment),
         auth=auth,
-        # Of the command that prints headers, which is the only process of such a server.
+        # For the command that prints headers, which is the only process of such a server.
         env=mapping(entry.get("env", {}), "env") if auth.headers_command else {},
         cwd=_folder(entry, path) if auth.headers_command else None,
         timeout=timeout,
         disabled=disabled,
         tools=tools,
         trust=trust_of(entry),
+        start=start_of(entry),
+        idle_timeout=idle_timeout_of(entry),
         transport_is_certain=certain,
         secrets=secrets,
         unread=_unread(entry),
@@ -327,7 +369,7 @@ def _unread(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _variables_of_file(entry: Mapping[str, Any], path: Path) -> dict[str, str]:
-    """The variables in VS Code's `envFile`, whose path begins in the project if the server file is one of a project."""
+    """The variables in VS Code's `envFile`, whose path is relative to the project if the server file belongs to one."""
     if not (named := text_at(entry, "envFile")):
         return {}
     folder = project_of(path, Path.home()) or path.parent
@@ -340,13 +382,13 @@ def _folder(entry: Mapping[str, Any], path: Path) -> str | None:
 
 
 def _purpose(description: Any) -> str:
-    """What the server is for, in a line. Another program may use the key for something else: then it says nothing."""
+    """What the server is for, in one line; empty if another program uses the key for something else."""
     return " ".join(description.split())[:_LONGEST_PURPOSE] if isinstance(description, str) else ""
 
 
 def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
     """Rejects a key that is almost one of ours. Other clients' own keys are allowed: their files are read
-    as they are.
+    unchanged.
     """
     for key in entry.keys() - ENTRY_KEYS:
         if key not in _OF_OTHERS and (ours := meant(key, ENTRY_KEYS - entry.keys())):
@@ -354,7 +396,7 @@ def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
 
 
 def _refuse_shown_secrets(entry: Mapping[str, Any]) -> None:
-    """Rejects a secret where it would be shown to people, or could not work anyway."""
+    """Rejects a secret in a value that is shown to people, or in which it could not work."""
     for key in _SHOWN & entry.keys():
         if names := secrets_used(entry[key]):
             raise UnusableEntry(f'"{key}" is not kept secret, so it cannot contain the secret {min(names)!r}')
@@ -386,18 +428,18 @@ def _url(entry: Mapping[str, Any]) -> str:
 
 _WHAT_TO_CONNECT = ("command", "url", "httpUrl", "serverUrl")
 _NO_FILE = Path("the given configuration")
-"""What messages call a configuration without a file; its folder is the working directory."""
+"""The name, in messages, of a configuration without a file; its folder is the working directory."""
 
 
 def given_servers(
     given: Mapping[str, Any], environment: Mapping[str, str], look_up: LookUp = nothing_stored
 ) -> list[ServerSpec]:
-    """The servers of a configuration that a program gives: what a server file contains, or the servers by name.
+    """The servers of a configuration that a program gives: the content of a server file, or the servers by name.
 
     Relative folders are relative to the working directory.
     """
     try:
-        # Exactly what a file could say, and nothing that changes later.
+        # A copy with only what a file could contain, which later changes do not affect.
         document = json.loads(json.dumps(given))
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{_NO_FILE} cannot be written as JSON: {error}.") from None
@@ -405,7 +447,7 @@ def given_servers(
 
 
 def _is_document(given: Mapping[str, Any]) -> bool:
-    """Whether it is what a server file contains; a server itself may be called "servers" or "mcp"."""
+    """Whether this is the content of a server file; a server itself may be called "servers" or "mcp"."""
     return any(key in given and not _is_entry(given[key]) for key in ("mcpServers", "servers", "mcp"))
 
 
@@ -414,7 +456,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def refuse_unusable(name: str, entry: Mapping[str, Any], path: Path, environment: Mapping[str, str]) -> None:
-    """Such as one that starts the gateway itself. Variables may be set later, and secrets count as stored."""
+    """Refuses an entry such as one that starts the gateway. Variables may be set later; secrets count as stored."""
     used = {key: value for key, value in entry.items() if key != "disabled"}
     text = with_entry(EMPTY, name, used)
     [spec] = parse_server_file(text, path, environment, lambda names: SecretValues(dict.fromkeys(names, "x")))

@@ -1,6 +1,6 @@
-"""Removes a server's secrets from its output: its stderr, its errors, and what HTTP libraries quote of its URL.
+"""Removes a server's secrets from its output: its stderr, its errors, and quotes of its URL by HTTP libraries.
 
-A secret is anything configured for a server that the user would not show to others: stored secrets, values of its
+A secret is any configured value that the user would not show to others: stored secrets, values of the server's
 environment and headers, its client secret and private key, credentials and parameters of its URL, arguments named like
 secrets. Each is replaced by its name, in all common encodings. Pure; called wherever a server's text leaves its
 connection. Results of tools are not changed.
@@ -23,15 +23,15 @@ from mcp_optimizer.runtime.terminal_text import printable
 _LEAST = 6
 """Minimum characters of a redacted value; shorter ones occur in any text."""
 _LEAST_IF_NAMED = 4
-"""The same for a value whose name marks it as a secret."""
+"""Minimum characters of a value whose name marks it as a secret."""
 _CUT = 80
-"""Characters from which a text may have been cut, perhaps in the middle of a secret."""
+"""Minimum length of a text that may have been cut, perhaps in the middle of a secret."""
 _LEAST_OF_CUT = 8
 _DEEPEST = 50
 _LONGEST_LOOKED_INTO = 10_000
-"""Characters of a value in which an import looks for secrets."""
+"""Maximum characters of a value in which an import looks for secrets."""
 _NESTED = 3
-"""Levels of nested values that are read: JSON in a variable, a pair inside it."""
+"""Maximum levels of nested values that are read: JSON in a variable, a pair inside it."""
 
 _NAMED = re.compile(
     r"token|key|secret|passw|passphrase|pwd|auth|cred|cookie|session|bearer|signature|private|dsn|jwt|webhook|"
@@ -39,7 +39,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _ORDINARY = re.compile(r"[/~.]*(?:(?:[a-z]{1,15}|[A-Z]{1,15}|[A-Z][a-z]{1,14}|\d{1,5})(?:[-_ .,:/@]+|$))+|\d{1,9}")
-"""Words and small numbers: `production`, `us-east-1`, `http://localhost:8080`, `/home/ada`, `600000`."""
+"""Words and small numbers, not secrets: `production`, `us-east-1`, `http://localhost:8080`, `/home/ada`, `600000`."""
 _PAIR = re.compile(r"([A-Za-z_][\w.-]{0,99})\s*[=:]\s*([^;&\s\"']+)")
 _CREDENTIALS = re.compile(r"://([^/?#\s@]*)@")
 _SCHEMED = re.compile(r"(?:bearer|basic|token|digest|apikey)\s+\S{8,}", re.IGNORECASE)
@@ -59,14 +59,14 @@ class Redactor:
         self._seen: tuple[Mapping[str, str], dict[str, str]] = ({}, self._configured)
 
     def _labels(self) -> dict[str, str]:
-        """By the forms in which secrets may appear; made anew only when a secret has changed."""
+        """The replacements by the forms in which secrets may appear; rebuilt only when a secret has changed."""
         current = self._current()
         if current != self._seen[0]:
             self._seen = (dict(current), self._configured | _labelled(current.items()))
         return self._seen[1]
 
     def text(self, text: str) -> str:
-        """A text without secrets, including the rest of one that was cut at its end."""
+        """A text without secrets, including the start of one that the text's end cuts off."""
         labels = self._labels()
         found = sorted((form for form in labels if form in text), key=len, reverse=True)
         if found:
@@ -75,7 +75,7 @@ class Redactor:
         return _without_cut(text, labels) if len(text) >= _CUT else text
 
     def value(self, value: Any) -> Any:
-        """The same for any JSON value, such as the data of an error."""
+        """The same for all strings in a JSON value, such as the data of an error."""
         return self._walked(value, 0)
 
     def _walked(self, value: Any, level: int) -> Any:
@@ -91,7 +91,7 @@ class Redactor:
 
 
 def _labelled(secrets: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What replaces each secret, by the forms in which it may appear; the longest first."""
+    """The replacement of each secret, by the forms in which it may appear, longest first."""
     labels: dict[str, str] = {}
     for name, secret in secrets:
         for form in _forms(secret):
@@ -108,7 +108,7 @@ def _without_cut(text: str, labels: Mapping[str, str]) -> str:
 
 
 def _secrets(spec: ServerSpec) -> Iterator[tuple[str, str]]:
-    """The names and values of all secrets of a server. What was stored as a secret is one, whatever it looks like."""
+    """The names and values of all secrets of a server. A stored secret always counts, whatever it looks like."""
     for name, value in spec.secrets.items():
         yield name, value
         yield from _inside(name, value)
@@ -125,19 +125,19 @@ def _secrets(spec: ServerSpec) -> Iterator[tuple[str, str]]:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value of this name is a secret: everything except short ones and common words."""
+    """Whether a value of this name is a secret: all are, except short ones and common words."""
     if _NAMED.search(name):
         return len(value) >= _LEAST_IF_NAMED and value.lower() not in ("true", "false", "none", "null")
     return len(value) >= _LEAST and _ORDINARY.fullmatch(value) is None
 
 
 def is_named_secret(name: str, value: str) -> bool:
-    """Whether a name or a known form says that a value is a secret. Does not guess from how random it looks."""
+    """Whether its name or a known token form marks a value as a secret. Does not guess from randomness."""
     return (_NAMED.search(name) is not None and is_secret(name, value)) or _KNOWN.search(value) is not None
 
 
 def holds_secret(name: str, value: str, level: int = 0) -> bool:
-    """Whether a value is such a secret or has one inside: in JSON, as `Bearer x`, as `key=value`, in a URL."""
+    """Whether a value is such a secret or contains one: in JSON, as `Bearer x`, as `key=value`, in a URL."""
     if is_named_secret(name, value) or _SCHEMED.fullmatch(value.strip()):
         return True
     if any(password for _, _, password in (found.partition(":") for found in _CREDENTIALS.findall(value))):
@@ -204,7 +204,7 @@ def _of_arguments(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
         if equals and name and _NAMED.search(name) and " " not in name and is_secret(name, value):
             yield name, value
         for inner, item in _inside("argument", argument):
-            # Most arguments are not secrets; only what is recognised inside them.
+            # Most arguments are not secrets; only recognised parts of them are.
             if item != argument or _KNOWN.fullmatch(item):
                 yield inner, item
         option = argument if argument.startswith("-") and not equals and _NAMED.search(argument) else ""

@@ -1,7 +1,7 @@
 """Detects the gateway among its own servers, where it would start or call itself forever.
 
-Looks only at entries; a script that starts the gateway is detected by its depth (`processes`). Called where server
-files are read; starts and reads nothing.
+Looks only at entries; a script that starts the gateway is detected by its depth (`upstream.transports.processes`).
+Called where server files are read; starts and reads nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def starts_itself(spec: ServerSpec, path: Path) -> bool:
         return False
     named = _value(words, "--config") or spec.env.get(f"{PREFIX}CONFIG")
     if named is None and (_value(words, "--settings") or spec.env.get(f"{PREFIX}SETTINGS")):
-        # Its settings may name another file.
+        # The settings may name another server file.
         return False
     folder = Path(spec.cwd or ".")
     read = folder / Path(named).expanduser() if named else default_server_file(folder)
@@ -44,7 +44,7 @@ def starts_itself(spec: ServerSpec, path: Path) -> bool:
 
 
 def is_gateway(spec: ServerSpec) -> bool:
-    """Whether an entry is a gateway, with whatever servers: by its command, or by its name if it has only a URL."""
+    """Whether an entry is a gateway, with any servers: by its command, or by its name if it has only a URL."""
     if spec.url:
         return spec.name.lower() in _NAMES
     return "serve" in _words_after_us([spec.command, *spec.args])

@@ -1,6 +1,6 @@
-"""A configured server as frozen values: how it is started or reached, how the gateway logs in, which tools are used.
+"""A configured server as frozen values: how to start or reach it, how the gateway logs in, which tools are used.
 
-Made from entries of the server file by `parser`; read by every room that knows servers. No effects.
+Made from entries of the server file by `parser`; read by every room that handles servers. No effects.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ class AuthKind(StrEnum):
     """What a server's entry says about logging in."""
 
     AUTO = "auto"
-    """Nothing: a server that asks for a login gets one."""
+    """The entry says nothing: log in if the server asks for it."""
     NONE = "none"
     """Never log in."""
     OAUTH = "oauth"
     """A person logs in."""
     CLIENT_CREDENTIALS = "client_credentials"
-    """The gateway has an account of its own; nobody logs in."""
+    """The gateway has its own account; no person logs in."""
 
 
 @dataclass(frozen=True)
 class AuthSpec:
-    """The `auth` of an entry. Secrets never show in a representation."""
+    """The `auth` of an entry. Its repr never shows secrets."""
 
     kind: AuthKind = AuthKind.AUTO
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     private_key: str = field(default="", repr=False)
-    """PEM; signs the client's assertions instead of a secret."""
+    """PEM; signs client assertions, in place of a secret."""
     algorithm: str = "ES256"
-    """Of the signatures made with the private key."""
+    """The algorithm of signatures made with the private key."""
     scopes: tuple[str, ...] = ()
-    """What is asked for; empty: what the server asks for."""
+    """The scopes to request; empty: those that the server asks for."""
     issuer: str = ""
     """The authorization server; empty: the one that the server names."""
     resource: str = ""
-    """What tokens are for; empty: what the server says it is."""
+    """The audience of tokens; empty: the one that the server names."""
     client_metadata_url: str = ""
-    """Where the client describes itself, for authorization servers that read that."""
+    """The address of the client's metadata document, for authorization servers that read it."""
     callback_port: int | None = None
     assumes_pkce: bool = False
-    """The authorization server supports PKCE although it does not say so."""
+    """The authorization server supports PKCE without announcing it."""
     per_caller: bool = False
-    """Each caller logs in; otherwise one login serves all."""
+    """Each caller logs in separately; otherwise one login serves all."""
     headers_command: str = field(default="", repr=False)
-    """A command that prints headers as JSON; they are used instead of a login."""
+    """A command that prints headers as JSON, used instead of a login."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What tells two accounts at one server apart; without secrets."""
+        """Distinguishes two accounts at one server; contains no secrets."""
         return (self.kind, self.client_id, self.issuer, self.resource)
 
 
@@ -71,13 +71,13 @@ ALL = ("*",)
 
 @dataclass(frozen=True)
 class ToolSelection:
-    """Names of tools, with `*` as a wildcard. Turned-off tools are off even if they are also named."""
+    """Names of tools, with `*` as a wildcard. Tools in `turned_off` are off even if `used` names them."""
 
     used: tuple[str, ...] = ALL
     turned_off: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether it excludes anything."""
+        """Whether it excludes any tool."""
         return "*" not in self.used or bool(self.turned_off)
 
     def admits(self, name: str) -> bool:
@@ -95,6 +95,13 @@ def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
 
 
 EVERY_TOOL = ToolSelection()
+
+
+class Start(StrEnum):
+    """When a server starts whose tools are known from before."""
+
+    ON_DEMAND = "on demand"
+    WITH_THE_GATEWAY = "with the gateway"
 
 
 class Transport(StrEnum):
@@ -123,16 +130,20 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     auth: AuthSpec = NO_AUTH
     description: str = ""
-    """What the server is for, as the server file says: searched, and shown with its tools."""
+    """What the server is for, from the server file; searched, and shown with its tools."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The stored secrets that the entry uses, by name. Their values are part of the other fields."""
+    """The stored secrets that the entry uses, by name. Their values are also part of other fields."""
     timeout: float | None = None
     disabled: bool = False
     tools: ToolSelection = EVERY_TOOL
     trust: TrustMode | None = None
     """What happens to its tools when they change, if its entry says so."""
+    start: Start | None = None
+    """When it starts, if its entry says so."""
+    idle_timeout: float | None = None
+    """Seconds without use after which it stops, if its entry says so; infinite: never."""
     unread: tuple[str, ...] = ()
-    """Keys of the entry that mean nothing here."""
+    """Keys of the entry that have no meaning here."""
     transport_is_certain: bool = True
     problem: str = ""
     problem_kind: FailureKind = FailureKind.ENTRY
@@ -140,7 +151,7 @@ class ServerSpec:
     @property
     def of_session(self) -> ServerSpec:
         """What a session depends on: while this stays the same, other changes need no new one."""
-        return replace(self, description="", timeout=None, tools=EVERY_TOOL, trust=None)
+        return replace(self, description="", timeout=None, tools=EVERY_TOOL, trust=None, start=None, idle_timeout=None)
 
     @property
     def fingerprint(self) -> str:
@@ -154,13 +165,13 @@ class ServerSpec:
 
     @property
     def target(self) -> str:
-        """What is started or reached, for people; without arguments, password or query, which may be secrets."""
+        """The command or address, for people; without arguments, password or query, which may be secret."""
         if self.transport is Transport.STDIO:
             return self.command
         return re.sub(r"(?<=://)[^/?#]*@|[?#].*", "", self.without_secrets(self.url))
 
     def without_secrets(self, text: str) -> str:
-        """A part of this spec with the names of its stored secrets instead of their values."""
+        """A part of this spec with each stored secret replaced by its name."""
         for name, value in sorted(self.secrets.items(), key=lambda item: -len(item[1])):
             text = text.replace(value, f"[secret {name}]")
         return text

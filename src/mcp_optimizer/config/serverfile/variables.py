@@ -32,14 +32,14 @@ class NoSecret(NotSetYet):
 
 @dataclass(frozen=True)
 class SecretValues:
-    """Stored secrets by name, and why some cannot be read. One in neither is not stored."""
+    """Stored secrets by name, and why some cannot be read. A secret in neither is not stored."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
 LookUp = Callable[[Collection[str]], SecretValues]
-"""Finds stored secrets by name. Called once for a file, and only if the file uses any."""
+"""Finds stored secrets by name. Called once per file, and only if the file uses any."""
 
 
 def nothing_stored(_: Collection[str]) -> SecretValues:
@@ -48,15 +48,15 @@ def nothing_stored(_: Collection[str]) -> SecretValues:
 
 @dataclass(frozen=True)
 class Variables:
-    """What variables are replaced by, and how a file describes the inputs that it asks for."""
+    """The values of variables, and a file's descriptions of the inputs that it asks for."""
 
     environment: Mapping[str, str] = field(repr=False)
     secrets: SecretValues = SecretValues()
     inputs: Mapping[str, str] = field(default_factory=dict)
     editor: Mapping[str, str] = field(default_factory=dict)
-    """Variables of editors, such as `userHome`, that can be known."""
+    """Editors' variables with known values, such as `userHome`."""
     bare_too: bool = False
-    """Whether `$VAR` is a variable as well; one that is not set stays as it is."""
+    """Whether `$VAR` is a variable as well; an unset one is left unchanged."""
 
 
 def input_descriptions(document: Mapping[str, Any]) -> dict[str, str]:
@@ -78,7 +78,7 @@ def secrets_used(value: Any) -> set[str]:
 
 
 def variables_used(entries: Mapping[str, Any]) -> set[str]:
-    """The names of all variables of the environment that entries of a server file use."""
+    """The names of all environment variables that the entries of a server file use."""
     found = {match.group(1) for text in _texts(dict(entries)) for match in _matches(text)}
     for entry in entries.values():
         given = entry if isinstance(entry, dict) else {}
@@ -104,7 +104,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def expanded(value: Any, where: str, variables: Variables) -> Any:
-    """A value with the variables in all its strings replaced. `where` it is, for messages."""
+    """A value with the variables in all its strings replaced. `where`: its key, for messages."""
     if isinstance(value, str):
         pattern = _BARE_TOO if variables.bare_too else _VARIABLE
         return pattern.sub(lambda match: _replaced(match, where, variables), value)
@@ -140,7 +140,7 @@ def _replacement(expression: str, where: str, variables: Variables) -> str:
     # As in a shell, `:-` also replaces an empty value.
     found = variables.environment.get(name)
     if found in (f"${name}", f"${{{name}}}", f"${{env:{name}}}"):
-        # What clients pass on that were to replace it, and did not find it.
+        # An unset variable's reference, which the client should have replaced.
         found = None
     if default is not None:
         return found or default

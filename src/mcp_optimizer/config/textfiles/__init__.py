@@ -1,1 +1,1 @@
-"""Configuration files of people: read, edited without touching any other byte, and replaced safely."""
+"""Configuration files of people: read, edited without changing any other byte, and replaced safely."""

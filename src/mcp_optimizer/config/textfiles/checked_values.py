@@ -1,6 +1,6 @@
 """Reads single values of an entry that describes a server, or says what is wrong with them. Pure; knows no keys.
 
-Called where entries of any program become ours. A message never quotes a value: it may be a secret in the wrong place.
+Called where entries of any program become ours. A message never quotes a value: it may be a misplaced secret.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def texts(value: Any, key: str) -> list[str]:
 
 
 def mapping(value: Any, key: str) -> dict[str, str]:
-    """Texts by name, without those that are null."""
+    """Texts by name, without null values."""
     if not isinstance(value, dict) or not all(isinstance(item, str | int | float | None) for item in value.values()):
         raise UnusableEntry(f'"{key}" must be an object of strings')
     return {name: _plain(item) for name, item in value.items() if item is not None}

@@ -1,6 +1,6 @@
 """Sets and removes one value in a configuration file's text; every other byte stays as it is.
 
-Called by whoever edits a file of a person. Each result is parsed and compared with the document that it should be
+Called by every module that edits a person's file. Each result is parsed and compared with the expected document
 before it is returned, so a text that an edit does not understand is refused, never damaged.
 """
 
@@ -19,7 +19,7 @@ _EDITS = {FileKind.JSON: json_edits, FileKind.TOML: toml_edits, FileKind.YAML: y
 
 
 def with_value(text: str, kind: FileKind, path: Sequence[str], value: Any) -> str:
-    """The text with `value` at a path of keys. Objects on the way are created."""
+    """The text with `value` at a path of keys. Missing objects on the path are created."""
     _check(path)
     try:
         expected = _document(text, kind)
@@ -41,7 +41,7 @@ def without_value(text: str, kind: FileKind, path: Sequence[str]) -> str:
 
 
 def with_item(text: str, kind: FileKind, path: Sequence[str], item: Any, *, first: bool = False) -> str:
-    """The text with an item at the end of the list at a path, or in TOML at its beginning. Not for JSON."""
+    """The text with an item at the end of the list at a path, or in TOML with `first` at its start. Not for JSON."""
     _check(path)
     expected = _document(text, kind)
     there = _at(expected, path)
@@ -84,12 +84,12 @@ def _check(path: Sequence[str]) -> None:
 
 
 def _document(text: str, kind: FileKind) -> Any:
-    """The document, new each time. An empty text is an empty object."""
+    """The document, parsed anew on each call. An empty text is an empty object."""
     if kind is FileKind.JSON and not text.lstrip("\ufeff").strip():
         return {}
     document = parsed(text, kind)
     if kind is FileKind.YAML:
-        # What an alias repeats is one object, which would change in every place at once.
+        # Aliases share one object, so a change would appear at all of them.
         document = {} if document is None else _unshared(document)
     if not isinstance(document, dict):
         raise CannotEdit("The document is not an object with keys")
@@ -124,7 +124,7 @@ def _put(document: Any, path: Sequence[str], value: Any) -> None:
 
 
 def _without(text: str, kind: FileKind, path: Sequence[str]) -> list[Any]:
-    """What may be left: the document without the value; also without objects that are empty now, or null in YAML."""
+    """The accepted results: without the value; also without objects that this empties, or in YAML null for them."""
     choices = []
     for end in range(len(path), 0, -1):
         document = _document(text, kind)
@@ -158,5 +158,5 @@ def _same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
     if isinstance(one, list):
         return len(one) == len(other) and all(map(_same, one, other))
-    # As text, because not-a-number differs from itself.
+    # Compared by repr, because NaN differs from itself.
     return bool(one == other) or repr(one) == repr(other)

@@ -1,7 +1,7 @@
 """Sets and removes values in the text of a JSON file, and leaves every other byte as it is.
 
-Called by `editing`, which checks the results. What is inserted can be told from what was there before: an object
-that is created to hold a value has two blanks before its brace, so removing the value removes that object again.
+Called by `editing`, which checks the results. Inserted text can be recognised: an object that is created to hold a
+value has two spaces before its brace, so removing the value removes that object again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from mcp_optimizer.config.textfiles.json_text import JsonMember, ObjectSpan, box
 from mcp_optimizer.config.textfiles.kinds import BOM, CannotEdit, line_end
 
 _CREATED = ":  "
-"""Before the brace of an object that was created for a value."""
+"""Separator before the brace of an object that was created for a value."""
 _ALL_CREATED = ":   "
-"""Before the first value of a text that was empty."""
+"""Separator before the first value in a text that was empty."""
 _CREATED_BEFORE = " "
-"""Behind that brace, as earlier versions wrote it."""
+"""Mark after that brace, as written by earlier versions."""
 _NEW_LINE = re.compile(r"\r?\n[ \t]*\Z")
 _ONLY_NEW_LINE = re.compile(r"\r?\n[ \t]*")
 
@@ -40,7 +40,7 @@ def with_value(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def without_value(text: str, path: Sequence[str]) -> list[str]:
-    """The texts to choose from, best first: the second is for a comment that would swallow what follows."""
+    """Candidate texts, best first: the second one is for a comment that would swallow what follows."""
     boxes, member = _walk(text, path)
     if member is None:
         return [text]
@@ -57,7 +57,7 @@ def without_value(text: str, path: Sequence[str]) -> list[str]:
 
 
 def _walk(text: str, path: Sequence[str]) -> tuple[list[ObjectSpan], JsonMember | None]:
-    """The objects along a path, as far as they exist, and the member at its end."""
+    """The existing objects along a path, and the member at its end, if any."""
     readable = json_text.strict(text)
     if "\r" in text.replace("\r\n", ""):
         raise CannotEdit("Its lines end with a lone carriage return; save it with ordinary line ends first")
@@ -81,7 +81,7 @@ def _walk(text: str, path: Sequence[str]) -> tuple[list[ObjectSpan], JsonMember 
 def _added(text: str, box: ObjectSpan, keys: Sequence[str], value: Any, end: str, unit: str, is_tall: bool) -> str:
     if not box.members:
         inside = text[box.open + 1 : box.close]
-        # One blank alone marks what we created.
+        # A single space marks objects that we created.
         inside += " " if inside and not inside.strip(" ") else ""
         outer = _indentation(text, box.open)
         before, after = (end + outer + unit, end + outer) if is_tall else ("", "")
@@ -102,7 +102,7 @@ def _added(text: str, box: ObjectSpan, keys: Sequence[str], value: Any, end: str
 
 
 def _without_member(text: str, box: ObjectSpan, member: JsonMember, joins: bool) -> str:
-    """Takes out a member that is not alone. `joins`: what is before it and what follows come together."""
+    """Removes a member that has siblings. `joins`: the texts before and after it move together."""
     loose = json_text.without_comments(text)
     number = box.members.index(member)
     previous = box.members[number - 1] if number else None
@@ -117,7 +117,7 @@ def _without_member(text: str, box: ObjectSpan, member: JsonMember, joins: bool)
 
 
 def _parts(text: str, box: ObjectSpan) -> tuple[str, str, bool]:
-    """What is around the only member of an object, without the lines that were added for it, and whether these were
+    """The text around the only member of an object, without the lines that were added for it, and whether these were
     exactly ours.
     """
     only = box.members[0]
@@ -141,7 +141,7 @@ def _was_created(text: str, box: ObjectSpan) -> bool:
 
 
 def _is_all_created(text: str, root: ObjectSpan, path: Sequence[str], member: JsonMember) -> bool:
-    """Whether a text is what was made of an empty one for this value."""
+    """Whether the whole text was created from an empty one for this value."""
     value = json.loads(json_text.strict(text)[member.value_start : member.value_end])
     return not text[: root.open].removeprefix(BOM).strip() and text == with_value(text[: root.open], path, value)
 

@@ -1,7 +1,7 @@
-"""JSON with comments as strict JSON of the same length, and the places of an object's members in that text.
+"""JSON with comments as strict JSON of the same length, and the positions of an object's members in that text.
 
-Used by `reading` and `json_edits`. Comments and trailing commas become blanks, so positions stay right; the standard
-library parses. Open brackets are counted without recursion, so depth costs nothing.
+Used by `reading` and `json_edits`. Comments and trailing commas become spaces, so positions stay right; the standard
+library parses. Open brackets are counted without recursion, so nesting depth is no problem.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _VISIBLE = re.compile(r"[^\n]")
 
 
 def without_comments(text: str) -> str:
-    """The text with each comment replaced by blanks. Trailing commas stay."""
+    """The text with each comment replaced by spaces. Trailing commas stay."""
     return _PART.sub(lambda part: _blank(part) if part.group(2) else part.group(), _without_bom(text))
 
 
 def strict(text: str) -> str:
-    """The text as strict JSON: comments and trailing commas replaced by blanks, line by line."""
+    """The text as strict JSON: comments and trailing commas replaced by spaces, line by line."""
     return _PART.sub(lambda part: part.group(1) or _blank(part), _without_bom(text))
 
 
@@ -59,7 +59,7 @@ class JsonMember:
 
 @dataclass(frozen=True)
 class ObjectSpan:
-    """An object: where its braces are, and its members."""
+    """An object: the positions of its braces, and its members."""
 
     open: int
     close: int
@@ -73,7 +73,7 @@ def first_visible(text: str, start: int = 0) -> int:
 
 
 def end_of_visible(text: str, end: int, least: int = 0) -> int:
-    """The index behind the last character before `end` that is not blank, but at least `least`."""
+    """The index after the last non-blank character before `end`, but at least `least`."""
     while end > least and text[end - 1] in BLANK:
         end -= 1
     return end
@@ -104,7 +104,7 @@ def box_at(text: str, start: int) -> ObjectSpan:
 def repeated_keys(text: str) -> list[str]:
     """`path (lines 3, 9)` for each key that an object has more than once."""
     found: list[str] = []
-    # For each open bracket: the places of its keys (none in a list), and the key whose value is being read.
+    # For each open bracket: the positions of its keys (none in a list), and the key whose value is being read.
     open_ones: list[tuple[dict[str, list[int]] | None, list[str]]] = []
     is_key = False
     ends = [match.start() for match in re.finditer("\n", text)]

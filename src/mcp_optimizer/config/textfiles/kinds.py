@@ -1,6 +1,6 @@
-"""The kinds of text that configuration files are written in, and the two ways in which reading or editing one fails.
+"""The kinds of text that configuration files are written in, and the two errors of reading and editing them.
 
-Every module of this room uses these names; the rest of the program gets them from `reading` and `editing`.
+Every module of this package uses these names; the rest of the program gets them from `reading` and `editing`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 class FileKind(StrEnum):
     JSON = "JSON"
-    """Also with comments and trailing commas."""
+    """JSON, also with comments and trailing commas."""
     TOML = "TOML"
     YAML = "YAML"
 
@@ -20,11 +20,11 @@ class UnreadableText(ValueError):
 
 
 class CannotEdit(ValueError):
-    """The text is valid, but the change cannot be made without touching something else. The message says why."""
+    """The text is valid, but the change is not possible without changing something else. The message says why."""
 
 
 LARGEST = {FileKind.JSON: 50_000_000, FileKind.TOML: 5_000_000, FileKind.YAML: 2_000_000}
-"""Characters. A client's own state may share its JSON file; nobody writes that much TOML or YAML."""
+"""Maximum characters. A client's own state may share its JSON file; TOML and YAML files are written by hand."""
 
 BOM = "\ufeff"
 BLANK = " \t\r\n"
@@ -36,5 +36,5 @@ def place(text: str, index: int) -> str:
 
 
 def line_end(text: str) -> str:
-    """The line end that the text uses."""
+    """The line ending that the text uses."""
     return "\r\n" if "\r\n" in text else "\n"

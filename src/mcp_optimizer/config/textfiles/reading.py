@@ -1,6 +1,6 @@
 """Reads a configuration file's text: JSON (with comments), TOML or YAML.
 
-Called by whoever has such a text; it knows nothing of files or of what the text is for. Hostile texts are refused:
+Called by every module that has such a text; knows nothing of files or of a text's purpose. Hostile texts are refused:
 too long, nested too deeply, or YAML whose aliases would fill the memory.
 """
 
@@ -16,7 +16,7 @@ from mcp_optimizer.config.textfiles import yaml_nodes
 from mcp_optimizer.config.textfiles.json_text import repeated_keys, strict
 from mcp_optimizer.config.textfiles.kinds import BOM, LARGEST, FileKind, UnreadableText, place
 
-# The parser of the standard library takes quadratic time for the parts of a key.
+# The standard library's parser takes time quadratic in the number of a key's parts.
 _ENDLESS_KEY = re.compile(r"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){30}""")
 
 __all__ = ["UnreadableText", "duplicate_keys", "parsed"]
@@ -37,7 +37,7 @@ def parsed(text: str, kind: FileKind) -> Any:
 
 
 def duplicate_keys(text: str) -> list[str]:
-    """Keys that an object of a JSON text has more than once, each with its path and lines."""
+    """Keys that occur more than once in an object of a JSON text, each with its path and lines."""
     found: list[bool] = []
 
     def noted(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,5 +78,5 @@ def _toml(text: str) -> Any:
     except tomllib.TOMLDecodeError as error:
         raise UnreadableText(str(error).replace("(at", "at").rstrip(")")) from None
     except ValueError:
-        # Of a number or a date that Python cannot hold.
+        # From a number or a date that Python cannot represent.
         raise UnreadableText("A number or a date is out of range") from None

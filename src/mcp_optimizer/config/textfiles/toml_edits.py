@@ -1,8 +1,8 @@
-"""Sets and removes values in the text of a TOML file: tables with a header of their own, and single keys.
+"""Sets and removes values in the text of a TOML file: tables with their own header, and single keys.
 
 Called by `editing`, which checks the results. A table is added at the end as one block; a single key is added to the
-table that is nearest to it, with dotted keys for what does not exist yet. Items of a list are tables with `[[name]]`,
-or written in brackets.
+nearest existing table, with dotted keys for missing levels. Items of a list are `[[name]]` tables, or written in
+brackets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Statement:
-    """A header or a key with its value: the whole lines from `start` to `end`."""
+    """A header or a key with its value; covers whole lines, from `start` to `end`."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Statement:
     value_start: int = 0
     value_end: int = 0
     is_item: bool = False
-    """Whether it is the header of an item of a list."""
+    """Whether it is the header of a list item."""
 
 
 def with_value(text: str, path: Sequence[str], value: Any) -> str:
@@ -96,14 +96,14 @@ def without_item(text: str, path: Sequence[str], index: int) -> list[str]:
         ]
     headers = [one for one in statements if one.is_item and one.path == wanted]
     start = headers[index].start
-    # Up to the next item, or to a table that is not part of this one.
+    # Up to the next item, or to a table outside this one.
     ends = (one.start for one in statements if one.is_header and (one in headers or one.path[: len(wanted)] != wanted))
     stop = min((end for end in ends if end > start), default=len(body))
     return [mark + _without(body, [one for one in statements if start <= one.start < stop])]
 
 
 def _in_brackets(body: str, found: Statement) -> list[Any]:
-    """The items of a list that is written in brackets. One with comments in it would lose them."""
+    """The items of a list in brackets. Raises CannotEdit if it has comments, which would be lost."""
     shown = body[found.value_start : found.value_end]
     items = tomllib.loads(f"x = {shown}")["x"]
     if not isinstance(items, list) or any(token.group().startswith("#") for token in _TOKEN.finditer(shown)):
@@ -112,7 +112,7 @@ def _in_brackets(body: str, found: Statement) -> list[Any]:
 
 
 def _statements(body: str) -> Iterator[Statement]:
-    """The statements of a valid text, in order; blank lines and comments are part of none."""
+    """The statements of a valid text, in order; blank lines and comments belong to none."""
     table: tuple[str, ...] = ()
     start = depth = 0
     equals, last = -1, 0
@@ -142,7 +142,7 @@ def _statements(body: str) -> Iterator[Statement]:
 
 
 def _end_of_value(body: str, value: int, line_stop: int, last: int) -> int:
-    """Behind the value: a number or a word has no token of its own, so a comment on its line is looked for."""
+    """The end of a value: a number or a word has no token of its own, so a comment must be found on its line."""
     begin = max(value, last)
     comment = body.find("#", begin, line_stop)
     end = comment if comment >= 0 else line_stop
@@ -161,7 +161,7 @@ def _path(key: str) -> tuple[str, ...]:
 
 
 def _with_block(body: str, block: str) -> str:
-    """A block at the end, behind an empty line. It ends as the text ended: with a line end, or without."""
+    """Adds a block at the end, after a blank line. The text keeps its final line ending, or the lack of one."""
     end = line_end(body)
     if not body:
         return block
@@ -206,7 +206,7 @@ def _without(body: str, found: Sequence[Statement]) -> str:
 
 
 def _runs(found: Sequence[Statement]) -> Iterator[tuple[Statement, int]]:
-    """Each header with the keys behind it as one run, comments between them included; and single keys."""
+    """Each header with its keys, and comments between them, as one run; and each single key."""
     first: Statement | None = None
     stop = 0
     for one in found:
@@ -221,7 +221,7 @@ def _runs(found: Sequence[Statement]) -> Iterator[tuple[Statement, int]]:
 
 
 def _before_line_end(body: str, index: int) -> int:
-    """The index before the line end that is right before `index`, if there is one."""
+    """The index before a line ending that directly precedes `index`, if there is one."""
     if body[:index].endswith("\r\n"):
         return index - 2
     return index - 1 if body[:index].endswith("\n") else index

@@ -1,7 +1,7 @@
-"""Replaces a file as a whole, or not at all, and only if it is still what was read.
+"""Replaces a file as a whole or not at all, and only if its content is still what was read.
 
-Called with a text that `editing` made. The new file is written beside the old one and takes its place, its owner and
-its mode; a symbolic link stays one, and what it points to is replaced.
+Called with a text that `editing` made. The new file is written beside the old one, then replaces it and keeps its owner
+and mode; a symbolic link stays one, and its target is replaced.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PAUSE = 0.005
 
 
 class FileChanged(OSError):
-    """Somebody else wrote the file after it was read."""
+    """Another program changed the file after it was read."""
 
 
 def remove_file(path: Path, *, expected: bytes) -> None:
-    """Remove a file that is still what was read."""
+    """Remove a file if its content is still what was read."""
     target = Path(os.path.realpath(path))
     with _alone_in(target.parent):
         _refuse_changed(target, expected)
@@ -45,7 +45,7 @@ def replace_file(path: Path, text: str, *, expected: bytes | None, private: bool
     _refuse_changed(target, expected)
     before = target.stat() if expected is not None else None
     mode = stat.S_IMODE(before.st_mode) if before is not None else _PRIVATE
-    # By its mode as well: to root, every file is writable.
+    # Checks the mode as well, because root may write to every file.
     if before is not None and not (mode & 0o222 and os.access(target, os.W_OK)):
         raise PermissionError(13, "The file is read-only", str(target))
     number, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
@@ -66,7 +66,7 @@ def replace_file(path: Path, text: str, *, expected: bytes | None, private: bool
 
 
 def _give_to_owner(name: str, before: os.stat_result, target: Path) -> None:
-    """Let a new file belong to whom the old one belongs: what root edits stays the user's."""
+    """Give a new file the owner of the old one: a file that root edits stays the user's."""
     now = os.stat(name)
     if not hasattr(os, "chown") or (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid):
         return
@@ -78,9 +78,9 @@ def _give_to_owner(name: str, before: os.stat_result, target: Path) -> None:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """While no other process of ours replaces a file in a folder. Whoever holds the lock too long is not waited for."""
+    """Locks a folder against other processes of ours that replace files. Goes on without the lock after a while."""
     with contextlib.ExitStack() as held:
-        # Some folders cannot be opened, and some network folders have no locks.
+        # Some folders cannot be opened, and some network folders do not support locks.
         with contextlib.suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY)
             held.callback(os.close, descriptor)
@@ -104,7 +104,7 @@ def _lock(descriptor: int) -> None:
 def _refuse_changed(target: Path, expected: bytes | None) -> None:
     try:
         with target.open("rb") as file:
-            # One byte more than expected is enough to know.
+            # One more byte than expected is enough to detect a change.
             found: bytes | None = file.read(len(expected or b"") + 1)
     except FileNotFoundError:
         found = None

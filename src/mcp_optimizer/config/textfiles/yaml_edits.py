@@ -1,6 +1,6 @@
-"""Sets and removes values in the text of a YAML file whose mappings are written in lines, one key each.
+"""Sets and removes values in the text of a YAML file whose mappings have one key per line.
 
-Called by `editing`, which checks the results. A mapping or list that is created for a value has one blank behind the
+Called by `editing`, which checks the results. A mapping or list that is created for a value has one space after the
 colon of its key, so removing the value removes that key again.
 """
 
@@ -97,7 +97,7 @@ def _opened(text: str) -> tuple[str, str]:
 
 
 def _walk(node: Node, path: Sequence[str]) -> tuple[list[Node], Any, int]:
-    """The nodes along a path as far as they exist, the pair at its end if there is one, and how far that is."""
+    """The existing nodes along a path, the key-value pair at its end if there is one, and the depth reached."""
     holders = [node]
     for depth, key in enumerate(path):
         if not is_mapping(node):
@@ -120,7 +120,7 @@ def _pair_of(node: Node, key: str) -> Any:
 
 
 def _is_absent(node: Node) -> bool:
-    """Whether a value is missing: a key with nothing behind its colon."""
+    """Whether a value is missing: a key with nothing after its colon."""
     return bool(node.id == "scalar" and node.start_mark.index == node.end_mark.index)
 
 
@@ -137,7 +137,7 @@ def _unit(root: Node) -> str:
 
 
 def _colon(body: str, pair: Any) -> int:
-    """The index behind the colon of a pair."""
+    """The index after the colon of a pair."""
     found = body.find(":", pair[0].end_mark.index)
     if found < 0:
         raise CannotEdit(f'The key "{pair[0].value}" is written in an unusual way; edit it by hand')
@@ -145,12 +145,12 @@ def _colon(body: str, pair: Any) -> int:
 
 
 def _end(body: str, node: Node, least: int) -> int:
-    """Where a value really ends: the library counts what follows a block as part of it."""
+    """The true end of a value: the library counts the text after a block as part of it."""
     while not isinstance(node.value, str) and not node.flow_style and node.value:
         node = children(node)[-1]
     end = node.end_mark.index
     if end < least:
-        # An alias is where its anchor is.
+        # An alias has the position of its anchor.
         raise CannotEdit("It uses an alias here; edit it by hand")
     if node.id == "scalar" and node.style in ("|", ">"):
         end = len(body[:end].rstrip())
@@ -169,7 +169,7 @@ def _was_created(body: str, pair: Any) -> bool:
 
 
 def _taken_out(body: str, holder: Node, start: int, value: Node, owner: Any) -> str:
-    """The text without one member of a mapping or list, which starts at `start`. `owner` is the pair of the holder."""
+    """The text without one member of a mapping or list. It starts at `start`; `owner` is the pair of the holder."""
     end = _end(body, value, start)
     if holder.flow_style:
         if len(holder.value) > 1:
@@ -191,7 +191,7 @@ def _taken_out(body: str, holder: Node, start: int, value: Node, owner: Any) -> 
 
 
 def _below(body: str, owner: Any, shown: str) -> str:
-    """The text with lines below a key that has no value yet."""
+    """The text with lines added below a key that has no value yet."""
     colon = _colon(body, owner)
     more = " " if body[colon : colon + 1] == " " else ""
     stop = _end_of_line(body, colon)
@@ -199,7 +199,7 @@ def _below(body: str, owner: Any, shown: str) -> str:
 
 
 def _behind(body: str, holder: Node, shown: str) -> str:
-    """The text with lines behind the last member of a mapping or list."""
+    """The text with lines added after the last member of a mapping or list."""
     stop = _end_of_line(body, _end(body, holder, holder.start_mark.index))
     return body[:stop] + _lines("\n" + shown, body) + body[stop:]
 
@@ -232,13 +232,13 @@ def _pair(keys: Sequence[str], value: Any, indentation: str, unit: str) -> str:
     created = [indentation + unit * number + _key(key) + ": \n" for number, key in enumerate(keys[:-1])]
     inner = indentation + unit * (len(keys) - 1)
     behind = _value(value, inner, unit)
-    # A list that is created has the mark as well; so an item that is removed removes it.
+    # A created list is marked as well, so removing its item removes the list.
     is_list_in_lines = isinstance(value, list) and behind.startswith("\n")
     return "".join(created) + inner + _key(keys[-1]) + ":" + (" " if is_list_in_lines else "") + behind
 
 
 def _value(value: Any, indentation: str, unit: str) -> str:
-    """What follows the colon: a blank and a scalar, or lines."""
+    """The text after the colon: a space and a scalar, or lines."""
     first, *rest = dumped({"k": value}, len(unit)).removeprefix("k:").split("\n")
     return "\n".join([first, *(indentation + line for line in rest)])
 

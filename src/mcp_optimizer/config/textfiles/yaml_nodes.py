@@ -1,6 +1,6 @@
-"""YAML texts as documents, and as nodes that know their places. The only module that uses the YAML library.
+"""YAML texts as documents, and as nodes with positions. The only module that uses the YAML library.
 
-Called by `reading` and `yaml_edits`. Aliases count as often as they are used, so a small text cannot become a huge
+Called by `reading` and `yaml_edits`. An alias counts each time it is used, so a small text cannot become a huge
 document.
 """
 
@@ -12,9 +12,9 @@ from mcp_optimizer.config.textfiles.kinds import CannotEdit, UnreadableText
 
 _MOST_NODES = 200_000
 _DEEPEST = 100
-"""Levels of a document. The library's composer calls itself for each, and ends the process when there are too many."""
+"""Maximum levels of a document. The library's composer is recursive, and crashes the process if there are too many."""
 Node = Any
-"""A node of the YAML library, which has no types of its own."""
+"""A node of the YAML library, which does not define types."""
 
 
 def loaded(text: str) -> Any:
@@ -81,7 +81,7 @@ def is_list(node: Node) -> bool:
 
 
 def _measure(node: Node, sizes: dict[int, int], above: set[int]) -> int:
-    """The nodes that a node stands for, with aliases followed."""
+    """The number of nodes that a node stands for, with aliases followed."""
     if id(node) in above:
         raise UnreadableText("An alias contains itself")
     if id(node) not in sizes:
@@ -100,7 +100,7 @@ def _unreadable(error: Any) -> UnreadableText:
 
 
 def dumped(value: Any, indentation: int) -> str:
-    """A value as lines of YAML, without the last line end."""
+    """A value as lines of YAML, without the final line ending."""
     import yaml
 
     try:

@@ -1,1 +1,1 @@
-"""Goes through a script before it runs, with kinds in the place of values, and reports what certainly fails."""
+"""Rehearses a script before it runs, with kinds in place of values, and reports what will certainly fail."""

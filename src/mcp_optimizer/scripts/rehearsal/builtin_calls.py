@@ -1,6 +1,6 @@
-"""What Python's own functions and the methods of its types make of values, or why they certainly fail. Pure.
+"""The results of Python's builtin functions and methods on kinds, or why a call certainly fails. Pure.
 
-Only the functions and methods that scripts use a lot are known; all others give an unknown value.
+Covers only functions and methods that scripts use often; all others return an unknown value.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ ON_TEXT = frozenset({"findall", "search", "match", "split", "fullmatch", "findit
 
 @dataclass(frozen=True)
 class GivenArguments:
-    """The arguments of a call, and what is needed to go on with them."""
+    """The arguments of a call, and the callbacks needed to evaluate it."""
 
     args: Sequence[Value]
     named: Mapping[str, Value]
     made: Callable[[str, Value], Value]
-    """A list or set of the script's, with these elements."""
+    """Makes a list or set of the script with these elements."""
     apply: Callable[[Value, Sequence[Value]], Value]
-    """What a function returns for arguments."""
+    """Calls a function value with arguments and returns its result."""
     changes: ResultChanges
 
     def items(self, at: int = 0) -> Outcome:
@@ -136,7 +136,7 @@ def _ordered(given: GivenArguments) -> Outcome:
 
 
 def keyed(given: GivenArguments, item: Value) -> CertainFailure | None:
-    """What is wrong with how elements are put in order."""
+    """Why the elements cannot be ordered, or None."""
     if (key := given.named.get("key")) is not None and kinds(key) != {"None"}:
         return sortable(given.apply(key, [item]))
     return sortable(item)
@@ -217,11 +217,11 @@ _NAMES: dict[str, frozenset[str]] = {
     **{"print": frozenset({"sep", "end", "file", "flush"}), "int": frozenset({"base"}), "float": frozenset()},
     "timedelta": frozenset("days seconds microseconds milliseconds minutes hours weeks".split()),
 }
-"""What some functions take by name."""
+"""The keyword arguments of some functions."""
 
 
 def unknown_names(name: str, given: Iterable[str]) -> Iterator[str]:
-    """What is wrong with the names of arguments of a function of Python's own."""
+    """Problems with the keyword arguments of a builtin function."""
     taken = _NAMES.get(name)
     for one in given:
         if taken is not None and one not in taken:
@@ -230,7 +230,7 @@ def unknown_names(name: str, given: Iterable[str]) -> Iterator[str]:
 
 
 def of_module(module: str, name: str, given: GivenArguments) -> Outcome:
-    """A function of a module that takes numbers, or texts."""
+    """A call of a module function that takes numbers or texts."""
     found = kinds(given.args[0]) if given.args else frozenset()
     if module == "math" and name in NUMBERED:
         if found and found.isdisjoint(NUMBERS):
@@ -251,7 +251,7 @@ def of_module(module: str, name: str, given: GivenArguments) -> Outcome:
 
 
 def _has_set(value: Value, depth: int = 0) -> bool:
-    """Whether it is a set, or a list or dict of the script's with nothing but sets in some place."""
+    """Whether a value is a set, or a list or dict of the script that holds only sets in some place."""
     if kinds(value) == {"set"}:
         return True
     inner = [
@@ -261,12 +261,12 @@ def _has_set(value: Value, depth: int = 0) -> bool:
 
 
 def dates_of(of: Value) -> Value:
-    """What a class of dates makes."""
+    """The result of calling a date class."""
     return DATE if of == DATES else DAY
 
 
 def awaited(value: Value) -> Value:
-    """What `await` makes of a value, which may be a result already."""
+    """The result of `await`; the value may already be a result."""
     return join(*(atom.value if isinstance(atom, Coroutine) else frozenset({atom}) for atom in value))
 
 
@@ -295,7 +295,7 @@ _OF_DATES: dict[str, Value] = {
 
 
 def method(atom: Atom, name: str, given: GivenArguments) -> Outcome:
-    """A call of a method that the value has."""
+    """A call of one of the value's methods."""
     match kind(atom):
         case "str":
             return _of_text(name, given)
@@ -362,7 +362,7 @@ def _values(atom: Atom, changes: ResultChanges) -> Value:
 
 
 def _got(atom: Atom, given: GivenArguments) -> Outcome:
-    """`dict.get(key, default)`. Who asks a declared result for a key that it never has gets nothing, without a word."""
+    """`dict.get(key, default)`. A misspelt key of a declared result silently gives the default, so it is reported."""
     names, default = texts(given.args[0]), given.args[1] if len(given.args) > 1 else NONE
     if isinstance(atom, Result) and isinstance(atom.type, ObjectType):
         if names is None or given.changes.is_free:
@@ -372,7 +372,7 @@ def _got(atom: Atom, given: GivenArguments) -> Outcome:
         found = [of_field(atom.type, name, atom.tool) for name in names]
         if any(value is not None for value in found):
             return join(*(value for value in found if value is not None), default)
-        # A key that is like none of them may be one that the script knows to be missing here.
+        # A key unlike all declared ones may be one that the script knows to be optional.
         is_misspelt = any(_is_meant(names[0], one.name) for one in atom.type.fields)
         return no_key(atom.type, atom.tool, names[0]) if is_misspelt else default
     if isinstance(atom, OwnCollection):
@@ -396,7 +396,7 @@ def _of_counter(atom: Atom, name: str, given: GivenArguments) -> Outcome:
 
 
 def _is_meant(name: str, key: str) -> bool:
-    """Whether a name is so much like a key, or like its beginning, that no other can be meant."""
+    """Whether a name resembles a key, or its beginning, so closely that no other can be meant."""
     is_beginning = len(name) >= _SHORTEST and key.casefold().startswith(name.casefold())
     is_plural = f"{name}s" == key or name == f"{key}s"
     return not is_plural and (is_beginning or is_slip(name, key) or bool(near_names(name, [key], 1, _ALIKE)))

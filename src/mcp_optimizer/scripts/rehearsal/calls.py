@@ -1,6 +1,6 @@
-"""Binds the names of a script while it is gone through, and calls its functions with what they are given.
+"""Binds the names of a script during its rehearsal and calls the script's functions with their arguments.
 
-Python's own functions are answered by `builtin_calls`. The base of `statements`.
+`builtin_calls` answers calls of Python's own functions. Base class for `statements`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from mcp_optimizer.scripts.rehearsal.values import (
 
 
 class TooManySteps(Exception):
-    """A script that takes more steps than are made for it."""
+    """The script takes more steps than the rehearsal allows."""
 
 
 class Bindings(ABC):
@@ -84,11 +84,11 @@ class Bindings(ABC):
         self.changes = changes
         self._tested = tested_keys(tree)
         self._needed_of: set[ast.expr] = set()
-        """What comprehensions give to a function that null would break."""
+        """The element expressions of comprehensions that are passed to a function which fails on null."""
 
     @contextmanager
     def _perhaps(self, is_doubtful: bool = True) -> Iterator[None]:
-        """What is inside may not be reached."""
+        """For code that may not be reached."""
         self._ways += is_doubtful
         try:
             yield
@@ -96,9 +96,7 @@ class Bindings(ABC):
             self._ways -= is_doubtful
 
     def _unbound(self, node: ast.Name) -> Value:
-        """A name that is given no value before it is read here. In a loop's first round, that is certain outside of
-        conditions only.
-        """
+        """A name read before it has a value. In a loop's first round, this is certain only outside conditions."""
         if node.id in self._late and not (self._first and self._ways):
             self._note(node, f"{node.id!r} is read before it is given a value.", is_certain=True)
         return UNKNOWN
@@ -109,11 +107,11 @@ class Bindings(ABC):
 
     @abstractmethod
     def _note(self, node: ast.AST, message: str, *, is_certain: bool = False) -> None:
-        """Something certainly fails. `is_certain`: in a loop's first round already."""
+        """Records a certain failure. `is_certain`: certain even in a loop's first round."""
 
     @abstractmethod
     def value(self, node: ast.expr | None) -> Value:
-        """What an expression comes to."""
+        """The value of an expression."""
 
     def _told(self, node: ast.AST, found: Outcome) -> Value:
         if isinstance(found, CertainFailure):
@@ -122,7 +120,7 @@ class Bindings(ABC):
         return found
 
     def _needed(self, node: ast.expr | None) -> None:
-        """Something is done with a value that null would break."""
+        """Checks a value that is used in a way that fails on null."""
         match node:
             case ast.Subscript(value=of, slice=ast.Constant(value=str(key))) if (
                 key not in self._tested and key not in self.changes.keys and not self.changes.is_free
@@ -132,11 +130,11 @@ class Bindings(ABC):
                         node, f"{tool} may return null under {shown(key)}: test it first, or write (... or ...)."
                     )
             case ast.GeneratorExp(elt=inner) | ast.ListComp(elt=inner):
-                # Its names are bound inside of it only.
+                # The names in it are bound only inside the comprehension.
                 self._needed_of.add(inner)
 
     def _made(self, node: ast.AST, of: str, item: Value = frozenset(), part: str = "") -> Value:
-        """What one place in the script makes. `part`: what of it, if it makes several things."""
+        """The collection made at one place in the script. `part` tells several collections of one place apart."""
         site = self._sites.setdefault((node, part or of), CollectionSite(of))
         site.add(item)
         return frozenset({OwnCollection(site)})
@@ -151,7 +149,7 @@ class Bindings(ABC):
         return self._told(node, each(value, lambda atom: elements(atom, self.changes)))
 
     def bind(self, target: ast.expr, value: Value, over: Value = frozenset()) -> None:
-        """`target = value`; `over`: what a loop goes through."""
+        """`target = value`; `over`: the iterable of a loop."""
         match target:
             case ast.Name(id=name):
                 self._env[name] = value
@@ -208,18 +206,18 @@ class Calls(Bindings):
 
     @abstractmethod
     def _tool_call(self, node: ast.Call) -> Value | None:
-        """What a tool returns; None if no tool is called."""
+        """The result of a tool call; None if the call is not of a tool."""
 
     @abstractmethod
     def _tool(self, node: ast.expr) -> str:
-        """The spelling of a tool that is named and not called."""
+        """The spelling of a tool that is named but not called."""
 
     @abstractmethod
     def _body_of(self, scope: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
-        """What the statements of a function return."""
+        """The value that a function's statements return."""
 
     def call(self, node: ast.Call) -> Value:
-        """What a call returns."""
+        """The result of a call."""
         if (found := self._tool_call(node)) is not None:
             return found
         match node.func:
@@ -247,7 +245,7 @@ class Calls(Bindings):
         return self.apply(to, *self._arguments(node), node=node)
 
     def _class(self, node: ast.expr) -> Value:
-        """A value; also a class of a module."""
+        """The value of an expression, which may also be a class of a module."""
         match node:
             case ast.Attribute(value=ast.Name(id="datetime"), attr="datetime" | "date" as of) if self._is_module(
                 "datetime"
@@ -267,7 +265,7 @@ class Calls(Bindings):
         return dates_of(to) if name in _MAKING_DATES else UNKNOWN
 
     def _counted(self, node: ast.Call) -> Value:
-        """A `Counter`."""
+        """A call of `Counter`."""
         found, given = self._made(node, "Counter"), self._given(node)
         for number in range(len(given.args)):
             self._sites[node, "Counter"].put(self._told(node, given.items(number)), INT)
@@ -276,7 +274,7 @@ class Calls(Bindings):
         return found
 
     def _defaulted(self, node: ast.Call) -> Value:
-        """A `defaultdict`."""
+        """A call of `defaultdict`."""
         found = self._made(node, "dict")
         site = self._sites[node, "dict"]
         match node.args:
@@ -302,7 +300,7 @@ class Calls(Bindings):
         return self._told(node, function(name, given))
 
     def _as_dict(self, node: ast.Call, given: GivenArguments) -> Value:
-        """`dict(...)` of names, or of pairs."""
+        """`dict(...)` of keyword arguments or of pairs."""
         found = self._made(node, "dict")
         site = self._sites[node, "dict"]
         if len(given.args) > 1 or len(given.args) + len(given.named) < len(node.args) + len(node.keywords):
@@ -332,7 +330,7 @@ class Calls(Bindings):
         )
 
     def _arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value], bool]:
-        """By position and by name, and whether these are all."""
+        """The positional and keyword arguments, and whether they are complete."""
         is_known = not any(isinstance(arg, ast.Starred) for arg in node.args)
         args = [self.value(arg.value if isinstance(arg, ast.Starred) else arg) for arg in node.args]
         by_name = {keyword.arg or "": self.value(keyword.value) for keyword in node.keywords}
@@ -375,7 +373,7 @@ class Calls(Bindings):
         return self._told(node, each(of, use))
 
     def _mixed(self, of: Value, args: Sequence[Value]) -> None:
-        """Elements of another kind are put into a list of a result: nothing is certain about results then."""
+        """After the script adds elements of another kind to a list in a result, nothing about results is certain."""
         inner = each(of, lambda atom: elements(atom, self.changes))
         added = join(*args[-1:])
         more = each(added, lambda atom: elements(atom, self.changes))
@@ -391,7 +389,7 @@ class Calls(Bindings):
         is_known: bool = True,
         node: ast.Call | None = None,
     ) -> Value:
-        """What a call of a value returns."""
+        """The result of calling a value."""
         by_name = by_name or {}
         found = []
         for atom in to:
@@ -411,7 +409,7 @@ class Calls(Bindings):
         return join(*found)
 
     def _fits(self, node: ast.Call, taken: ast.arguments, name: str) -> None:
-        """Whether a function of the script's takes what it is called with."""
+        """Checks that a function of the script accepts the arguments of a call."""
         by_position = [one.arg for one in (*taken.posonlyargs, *taken.args)]
         by_name = [one.arg for one in (*taken.args, *taken.kwonlyargs)]
         given = [keyword.arg or "" for keyword in node.keywords]

@@ -1,6 +1,6 @@
-"""What comes of asking a value for a key, an attribute or its elements, or why that certainly fails. Pure.
+"""The results of looking up a key, an attribute or the elements of a value, or why that certainly fails. Pure.
 
-Each function looks at one possibility; `each` puts them together: a use is wrong if it fails for all of them.
+Each function examines one possible value; `each` combines them: a use is wrong if it fails for all of them.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ _UNHASHABLE = frozenset({"list", "dict", "set"})
 
 @dataclass(frozen=True, slots=True)
 class CertainFailure:
-    """Why something fails whenever it is reached."""
+    """Why a use fails whenever it is reached."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class ResultChanges:
-    """What the script does to the results of tools, anywhere in it."""
+    """How the script changes the results of tools, anywhere in it."""
 
     keys: Collection[str] = ()
-    """Keys that it sets in objects, or looks for in a way that says that they may be missing."""
+    """Keys that it sets in objects, or reads in a way that allows for their absence."""
     is_free: bool = False
-    """It sets keys or adds elements that are not known."""
+    """Whether it sets keys or adds elements that are not known."""
 
 
 Outcome = Value | CertainFailure
 
 
 def each(value: Value, use: Callable[[Atom], Outcome]) -> Outcome:
-    """The outcome for a value that may be several things."""
+    """The combined outcome for all possibilities of a value."""
     found = [use(atom) for atom in value]
     right = [one for one in found if not isinstance(one, CertainFailure)]
     wrong = [one for one in found if isinstance(one, CertainFailure)]
@@ -117,7 +117,7 @@ def item_of(atom: Atom, key: Value, changes: ResultChanges) -> Outcome:
 
 
 def _towards(atom: Atom, key: Value) -> str:
-    """What may have been meant by the key of a list."""
+    """The key that was probably meant when a list is indexed with one."""
     if kind(atom) == "str":
         return " Iterating over a dict gives its keys: use .values() or ['...']."
     return " Iterate over it, or take an element first." if kinds(key) == {"str"} else ""
@@ -145,18 +145,18 @@ def _of_object(found: ObjectType, tool: str, key: Value, changes: ResultChanges)
         if (value := of_field(found, name, tool)) is not None or _may_have(found, name) or name in changes.keys
     ]
     if right:
-        # Which of several keys goes with which object, only the script knows.
+        # Only the script knows which of several keys belongs to which object.
         return join(*(UNKNOWN if value is None else value for value in right))
     return no_key(found, tool, next(name for name in names if of_field(found, name, tool) is None))
 
 
 def _may_have(found: ObjectType, name: str) -> bool:
-    """Whether an object may have a key that is not declared: an open one, unless a declared key is meant."""
+    """Whether an object may have an undeclared key: it is open, and the key is no misspelling of a declared one."""
     return found.is_open and not any(is_slip(name, one.name) for one in found.fields)
 
 
 def no_key(found: ObjectType, tool: str, name: str) -> CertainFailure:
-    """A declared result that lacks a key."""
+    """The failure for a key that a declared result lacks."""
     keys = [one.name for one in found.fields]
     end = f"Did you mean {near!r}?" if (near := nearest(name, keys)) else f"Its keys: {_keys(found)}."
     return CertainFailure(f"the result of {tool} has no key {shown(name)} there. {end}")
@@ -168,7 +168,7 @@ def _keys(found: ObjectType) -> str:
 
 
 def _of_made(atom: OwnCollection, key: Value) -> Outcome:
-    """A dict of the script's own. A key that nothing ever puts into it is not there."""
+    """A lookup in a dict of the script. A key that is never put into it is missing."""
     site, found = atom.site, kinds(key)
     if site.default:
         site.put(key, site.default)
@@ -198,7 +198,7 @@ _EMPTY = CertainFailure(
 
 
 def elements(atom: Atom, changes: ResultChanges) -> Outcome:
-    """What a loop over a value gives."""
+    """The elements that a loop over a value yields."""
     match atom:
         case Result(type=ListType(item), tool=tool):
             return UNKNOWN if changes.is_free else of_type(item, tool)
@@ -216,7 +216,7 @@ def elements(atom: Atom, changes: ResultChanges) -> Outcome:
 
 
 def attribute_of(atom: Atom, name: str) -> Outcome:
-    """`value.name`, which is known to be there or not; its value is looked at where it is called."""
+    """`value.name`: only whether it exists; its value is determined where it is called."""
     of_kind = _TYPES.get(kind(atom))
     if isinstance(atom, Anything) or name.startswith("__"):
         return UNKNOWN
@@ -256,7 +256,7 @@ _FOREIGN = {
 
 
 def unpacked(value: Value, number: int, over: Atom | None, changes: ResultChanges) -> Sequence[Value] | CertainFailure:
-    """`a, b = value`. `over`: the only thing that a loop takes the value from."""
+    """`a, b = value`. `over`: the value that a loop iterates, if there is only one."""
     if value and all(isinstance(atom, Result) and isinstance(atom.type, ObjectType) for atom in value):
         return CertainFailure(
             f"a dict gives its keys, not its values: {named(value)} cannot be unpacked into {number} names."
@@ -282,7 +282,7 @@ def unpacked(value: Value, number: int, over: Atom | None, changes: ResultChange
 
 
 def _length(atom: Atom) -> tuple[float, float]:
-    """How many elements there are, at least and at most."""
+    """The minimum and maximum number of elements."""
     match atom:
         case Tuple(parts):
             return len(parts), len(parts)
@@ -298,7 +298,7 @@ def of_keys(atom: Atom) -> str:
 
 
 def hashed(value: Value) -> CertainFailure | None:
-    """What a dict cannot have as a key, nor a set as an element."""
+    """Why a value cannot be a dict key or a set element, or None."""
     found = kinds(value)
     if found and found <= _UNHASHABLE:
         return CertainFailure(f"{named(value)} cannot be in a set or a key of a dict: use one of its texts or numbers.")

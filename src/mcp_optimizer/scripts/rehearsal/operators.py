@@ -1,4 +1,4 @@
-"""What operators make of two values, or why they certainly fail. Pure."""
+"""The results of operators on two values, or why they certainly fail. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _NUMERIC = re.compile(r"[,.0-9<>+\- =^]*[dfeEgGn%,]")
 
 
 def combined(sign: ast.AST, left: Value, right: Value) -> Outcome:
-    """`left + right`. Wrong if it fails however the two come together."""
+    """`left + right`. Wrong if it fails for every combination of possibilities."""
     pairs = product(without_constants(left), without_constants(right))
     found = [_combined(sign, one, other) for one, other in pairs]
     good = [one for one in found if not isinstance(one, CertainFailure)]
@@ -103,7 +103,7 @@ def _of_durations(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
 
 
 def percent(text: str, value: Value) -> CertainFailure | None:
-    """`text % value`: how many values there are, and whether numbers are where numbers are wanted."""
+    """`text % value`: compares the number of values, and checks that numeric formats get numbers."""
     wanted = [sign for sign in _PERCENT.findall(text) if sign != "%"]
     only = next(iter(value)) if len(value) == 1 else None
     if "%(" in text or "*" in text or (not isinstance(only, Tuple) and (not kinds(value) or "tuple" in kinds(value))):
@@ -173,7 +173,7 @@ def _ordered(sign: ast.AST, left: Atom, right: Atom) -> CertainFailure | None:
 
 
 def _never(declared: Value, written: Value) -> CertainFailure | None:
-    """A declared value that is compared with a text that it never is."""
+    """The failure of comparing a declared value with a text that it can never equal, or None."""
     names = texts(written)
     if names is None or not declared:
         return None
@@ -198,7 +198,7 @@ def _contained(left: Value, right: Value) -> CertainFailure | None:
     if found == {"str"} and (inner := kinds(left)) and "str" not in inner:
         return CertainFailure(f"a text contains only texts, not {called(next(iter(left)))}: use str(...).")
     if found == {"list"} and len(right) == 1 and (names := texts(left)) is not None:
-        # Objects are looked through by their keys, not by a text that one of them holds.
+        # `in` compares whole objects; it does not find a text that one of them holds.
         inner_value = elements(next(iter(right)), ResultChanges())
         if (
             isinstance(inner_value, CertainFailure)
@@ -217,7 +217,7 @@ def _is_object(atom: Atom) -> bool:
 
 
 def _of_choices(left: Value, right: Atom) -> CertainFailure | None:
-    """A declared choice that is looked for among texts, none of which it can be."""
+    """The failure of searching for a declared choice among texts that it can never equal, or None."""
     inner = elements(right, ResultChanges())
     if isinstance(inner, CertainFailure) or (isinstance(right, OwnCollection) and Anything() in inner):
         return None
@@ -225,7 +225,7 @@ def _of_choices(left: Value, right: Atom) -> CertainFailure | None:
 
 
 def formatted(value: Value, spec: str) -> CertainFailure | None:
-    """`f"{value:spec}"`, of kinds whose formats are few."""
+    """`f"{value:spec}"`, for kinds that support few formats."""
     found = kinds(value)
     if not found or not _NUMERIC.fullmatch(spec):
         return None
@@ -239,7 +239,7 @@ def formatted(value: Value, spec: str) -> CertainFailure | None:
 
 
 def sortable(value: Value) -> CertainFailure | None:
-    """Elements that have no order."""
+    """The failure of ordering elements that have no order, or None."""
     found = kinds(value)
     if found and found <= {"dict", "None"}:
         return CertainFailure("dicts have no order: give a key=lambda ..., such as key=lambda x: x['name'].")

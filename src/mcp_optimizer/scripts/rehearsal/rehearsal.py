@@ -1,8 +1,8 @@
-"""Goes through a script before it runs, with kinds in the place of values, and tells what certainly fails. Pure.
+"""Rehearses a script before it runs, with kinds in place of values, and reports what will certainly fail. Pure.
 
-It follows what a script puts into its lists and dicts, and what its functions are called with, by calling them. It goes
-through the script three times: the lists and dicts that the script makes are known after the first two. Whatever is not
-certain is left alone, and so is a script that takes too many steps.
+It tracks the contents of the script's lists and dicts, and calls the script's functions to see their arguments. It goes
+through the script three times: the contents of lists and dicts are known after the first two. Anything uncertain
+passes, and so does a script that takes too many steps.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _FOUND = ObjectType(tuple(ObjectField(name, PlainType("str"), True) for name in 
 def rehearsed(
     tree: ast.Module, sites: CallSites, toolbox: Toolbox, seen: Mapping[tuple[str, str], Shape] = _NO_SHAPES
 ) -> list[Problem] | None:
-    """What certainly fails in a script; None if that cannot be told. `seen`: the keys that results of tools which
-    declare none had so far, by server and own name. What fails because of them is as certain as they are.
+    """The certain failures of a script; None if the rehearsal cannot be completed. `seen`: the result keys observed so
+    far for tools that declare none, by server and own name. Failures based on them are only as certain as they are.
     """
     rehearsal = Rehearsal(tree, sites, toolbox, seen)
     try:
@@ -64,7 +64,7 @@ def rehearsed(
 
 
 class Rehearsal(Statements):
-    """One script."""
+    """The rehearsal of one script."""
 
     def __init__(
         self, tree: ast.Module, sites: CallSites, toolbox: Toolbox, seen: Mapping[tuple[str, str], Shape]
@@ -123,7 +123,7 @@ class Rehearsal(Statements):
         return self._rest(node)
 
     def _named(self, node: ast.Call) -> CatalogTool | None:
-        """The tool whose name a call is given; more than one are looked at for their names only."""
+        """The tool named by a call's first argument; with several possible tools, only their names are checked."""
         first = node.args[0]
         if spelling := self._tool(first):
             return self._toolbox.named(spelling)
@@ -166,7 +166,7 @@ class Rehearsal(Statements):
         return self._returned(tool)
 
     def _packed(self, node: ast.Call, tool: CatalogTool, value: Value) -> Value:
-        """The only argument: it may be the dict of all of them."""
+        """A single argument, which may be the dict with all of them."""
         parameters = parameters_of(tool)
         names = {name for one in parameters for name in (one.own, one.python)}
         inner = whole(value, node.lineno)
@@ -200,7 +200,7 @@ class Rehearsal(Statements):
         return self._made(node, "list", self._returned(tool))
 
     def _check(self, node: ast.Call, tool: CatalogTool, given: Mapping[str, Value], is_all: bool) -> None:
-        # In a loop's first round, what is given is certain, if it is given at all.
+        # In a loop's first round, an argument is certain only outside conditions.
         if self._quiet or (self._first and self._ways):
             return
         given_to = Arguments(self._calls.schemas, self._types, self.changes, node.lineno, not self._ways)
@@ -209,7 +209,7 @@ class Rehearsal(Statements):
 
 
 def _has_others(atom: Atom, names: Collection[str]) -> bool:
-    """Whether an object of a result has keys that a tool does not take, so that it is no dict of arguments."""
+    """Whether an object in a result has keys that a tool does not accept, so that it cannot be a dict of arguments."""
     if not isinstance(atom, Result) or not isinstance(atom.type, ObjectType):
         return False
     return any(one.is_required and one.name not in names for one in atom.type.fields)

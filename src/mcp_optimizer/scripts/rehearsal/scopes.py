@@ -1,7 +1,7 @@
-"""The names and keys of a script, read from its syntax tree before it is gone through. Pure.
+"""Reads the names and keys of a script from its syntax tree before the rehearsal. Pure.
 
-Which function each name belongs to, what a condition says about names, and which keys and names the script itself
-expects to be missing.
+Finds which function each name belongs to, what a condition implies about names, and which keys and names the script
+itself allows to be missing.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ _LOOKING = frozenset({"isinstance", "type", "hasattr", "callable", "getattr"})
 
 @dataclass
 class Frame:
-    """A function that is being called, or the script itself."""
+    """A running function of the script, or the script itself."""
 
     scope: Scope | None
     env: Env = field(default_factory=dict)
     returned: list[Value] = field(default_factory=list)
     left: list[Env] = field(default_factory=list)
-    """The names where the loop that is gone through is left or begun again."""
+    """The names at each `break` and `continue` of the current loop."""
 
     def use(self, env: Env) -> None:
-        """Go on with other values of its names."""
+        """Replaces the values of its names."""
         self.env = env
 
     def loop(self, left: list[Env]) -> list[Env]:
-        """Begin another loop, or go back to one; what was left of the one before."""
+        """Enters a loop, or returns to the outer one; returns the exits recorded for the previous loop."""
         before, self.left = self.left, left
         return before
 
 
 class Scopes:
-    """Which function each name belongs to."""
+    """Maps each name to the function that it belongs to."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._around: dict[Scope, Scope | None] = {}
         self._own: dict[Scope, frozenset[str]] = {}
         self.numbers: list[Scope] = []
         self.shared: set[str] = set()
-        """Names that functions change outside of themselves."""
+        """Names that functions change outside themselves."""
         waiting: list[tuple[ast.AST, Scope | None]] = [(tree, None)]
         while waiting:
             node, around = waiting.pop()
@@ -66,19 +66,19 @@ class Scopes:
         return self._at[scope]
 
     def own(self, scope: Scope) -> frozenset[str]:
-        """The names that are bound in a function itself."""
+        """The names that a function binds itself."""
         if scope not in self._own:
             self._own[scope] = frozenset(bound_names(inside(scope)))
         return self._own[scope]
 
     def find(self, name: str, frames: list[Frame]) -> Value | None:
-        """What a name stands for; None if the script gives it no meaning there."""
+        """The value of a name; None if the script does not define it there."""
         if name in self.shared:
             return UNKNOWN
         scope = frames[-1].scope
         while scope is not None:
             if name in self.own(scope):
-                # A function that outlives the one around it still has the names of that one.
+                # A function that outlives its enclosing function still sees that function's names.
                 frame = next((one for one in reversed(frames) if one.scope is scope), None)
                 return UNKNOWN if frame is None else frame.env.get(name, UNKNOWN)
             scope = self._around[scope]
@@ -86,7 +86,7 @@ class Scopes:
 
 
 def joined(envs: list[Env]) -> Env:
-    """The names after one of several ways."""
+    """The names after branches are joined."""
     if len(envs) == 1:
         return envs[0]
     first, *others = envs
@@ -99,7 +99,7 @@ def joined(envs: list[Env]) -> Env:
 
 
 def narrow(test: ast.expr, env: Env) -> Env:
-    """The names inside of a condition: what it says about them is not followed, so they are less certain there."""
+    """The names inside a condition. The rehearsal does not follow what it implies, so they become less certain."""
     found = dict(env)
     for node in ast.walk(test):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LOOKING:
@@ -113,7 +113,7 @@ def narrow(test: ast.expr, env: Env) -> Env:
 
 
 def _compared(test: ast.expr) -> Iterator[str]:
-    """Names that a condition is about, not those whose keys it looks at."""
+    """Names whose value a condition tests, without those of which it only reads keys."""
     waiting: list[ast.AST] = [test]
     while waiting:
         node = waiting.pop()
@@ -139,7 +139,7 @@ _SETTING = frozenset({"setdefault", "pop", "update"})
 
 
 def expected_keys(tree: ast.Module) -> frozenset[str]:
-    """Keys that the script sets, or looks for in a way that says that they may be missing."""
+    """Keys that the script sets, or reads in a way that allows for their absence."""
     found: set[object] = set()
     for node in ast.walk(tree):
         match node:
@@ -161,7 +161,7 @@ def expected_keys(tree: ast.Module) -> frozenset[str]:
 
 
 def tested_keys(tree: ast.Module) -> frozenset[str]:
-    """Keys that the script looks at before it uses them, anywhere: what it says about null is not followed."""
+    """Keys that the script tests anywhere before using them; the rehearsal does not follow tests for null."""
     looking: list[ast.AST] = []
     for node in ast.walk(tree):
         match node:
@@ -180,7 +180,7 @@ def tested_keys(tree: ast.Module) -> frozenset[str]:
 
 
 def late_names(tree: ast.Module) -> frozenset[str]:
-    """Names that only the script's own statements give a value, outside of functions: before them they have none."""
+    """Names that only top-level statements assign: before those statements they have no value."""
     found: set[str] = set()
     waiting: list[ast.AST] = list(tree.body)
     nodes: list[ast.AST] = []
@@ -204,7 +204,7 @@ def _keys(arg: ast.expr) -> Iterator[ast.Constant]:
 
 
 def _asks(node: ast.expr) -> bool:
-    """Whether something is asked for a key: an alternative to another key."""
+    """Whether an expression looks something up, as an alternative to another key."""
     return any(isinstance(inner, ast.Call | ast.Subscript) for inner in ast.walk(node))
 
 
@@ -216,13 +216,13 @@ def _got(node: ast.expr) -> Iterator[object]:
 
 
 def _expects_missing(handler: ast.ExceptHandler) -> bool:
-    """Whether a key that is missing is no surprise."""
+    """Whether a handler expects a missing key."""
     names = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
     return handler.type is None or not names.isdisjoint({"KeyError", "LookupError", "Exception", "BaseException"})
 
 
 def may_be_null(value: Value, key: str) -> str:
-    """The tool that declares null beside other values under a key of its results; empty if that is not all there is."""
+    """The tool that declares null next to other values under a key of its results; "" unless all possibilities do."""
     found = [_null_in(atom, key) for atom in value]
     return found[0] if found and all(found) else ""
 

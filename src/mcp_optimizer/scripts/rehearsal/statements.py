@@ -1,6 +1,6 @@
-"""The expressions and statements of a script, gone through in their order with kinds in the place of values.
+"""Rehearses the expressions and statements of a script in order, with kinds in place of values.
 
-Branches are joined afterwards, and loops are gone through twice. The base of `rehearsal`, which knows the tools.
+Branches are joined afterwards, and loops run twice. Base class for `rehearsal`, which knows the tools.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from mcp_optimizer.scripts.syntax import bound_names
 
 _SLICE: Value = frozenset({Plain("slice")})
 _WITH_METHODS = frozenset({"str", "list", "dict", "set", "tuple"})
-"""Kinds all of whose attributes are methods, which scripts can only call."""
+"""Kinds that have only methods as attributes; scripts can only call those."""
 
 _NO_END = frozenset({"str", "float", "list", "dict"})
 
 
 class Expressions(Calls):
-    """What the expressions of one script come to."""
+    """Evaluates the expressions of one script."""
 
     def value(self, node: ast.expr | None) -> Value:
         self._steps -= 1
@@ -75,7 +75,7 @@ class Expressions(Calls):
         return read(self, node) if read is not None else self._rest(node)
 
     def _rest(self, node: ast.AST) -> Value:
-        """What is not followed; what is inside may still be wrong, and may be changed by it."""
+        """An expression that the rehearsal does not follow; its parts are still checked, and may be changed by it."""
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 loosen(self.value(child))
@@ -218,7 +218,7 @@ class Expressions(Calls):
         return found if len(node.ops) == 1 else BOOL
 
     def _truth(self, test: ast.expr) -> bool | None:
-        """Whether a condition holds, where that is certain."""
+        """Whether a condition holds; None if that is not certain."""
         value = self.value(test)
         only = next(iter(value)) if len(value) == 1 else None
         if isinstance(only, Constant):
@@ -276,13 +276,13 @@ _OF_TOOLS = frozenset({"ToolError", "RuntimeError"})
 
 
 class Statements(Expressions):
-    """What the statements of one script do to its names."""
+    """Applies the statements of one script to its names."""
 
     _quiet = 0
-    """Above 0, what fails is not told: there is another round, or the script itself expects it to fail."""
+    """Above 0, failures are not reported: another round follows, or the script itself expects a failure."""
 
     _seen: set[Scope]
-    """Functions that were called."""
+    """Functions that have been called."""
 
     @contextmanager
     def _quietly(self, is_quiet: bool = True) -> Iterator[None]:
@@ -293,7 +293,7 @@ class Statements(Expressions):
             self._quiet -= is_quiet
 
     def block(self, body: list[ast.stmt]) -> bool:
-        """Go through statements; whether what follows them is reached."""
+        """Runs statements; returns whether the code after them is reached."""
         for statement in body:
             read = self._DONE.get(type(statement))
             if read is not None and read(self, statement) is False:
@@ -324,7 +324,7 @@ class Statements(Expressions):
         new = self.value(node.value)
         self._needed(node.value)
         if kinds(old) == {"list"} and isinstance(node.op, ast.Add):
-            # The list itself grows, under every name that it has.
+            # `+=` extends the list itself, so every name for it sees the change.
             more = self._told(node, each(new, lambda atom: elements(atom, self.changes)))
             for atom in old:
                 if isinstance(atom, OwnCollection):
@@ -373,7 +373,7 @@ class Statements(Expressions):
         return bool(reached)
 
     def _joined(self, envs: list[Env]) -> Env:
-        """Joining many names takes as long as many steps."""
+        """Joining many names counts as several steps."""
         self._steps -= sum(map(len, envs)) // _NAMES_A_STEP
         return joined(envs)
 
@@ -445,7 +445,7 @@ class Statements(Expressions):
             self._env[name] = _CLASSES.get((module, name), UNKNOWN)
 
     def uncalled(self) -> None:
-        """Functions that nothing calls, as far as that is known: their parameters may be anything."""
+        """Rehearses functions without a known call, with unknown arguments."""
         for scope in self._scopes.numbers:
             if not isinstance(scope, ast.Lambda) and scope not in self._seen:
                 self._called(scope, [], {}, False)
@@ -460,7 +460,7 @@ class Statements(Expressions):
 
 
 def _read(target: ast.expr) -> ast.expr:
-    """A target as the expression that reads it."""
+    """The expression that reads an assignment target."""
     match target:
         case ast.Name(id=name):
             return ast.copy_location(ast.Name(name, ast.Load()), target)
@@ -472,7 +472,7 @@ def _read(target: ast.expr) -> ast.expr:
 
 
 def _expects_more(handler: ast.ExceptHandler) -> bool:
-    """Whether it catches more than the failures of tools."""
+    """Whether a handler catches more than tool failures."""
     if handler.type is None:
         return True
     return any(isinstance(node, ast.Name) and node.id not in _OF_TOOLS for node in ast.walk(handler.type))

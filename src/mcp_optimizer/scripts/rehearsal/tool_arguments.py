@@ -1,7 +1,7 @@
-"""What is wrong with the values that a script gives to a tool, as far as they are known. Pure.
+"""Finds mistakes in the values that a script passes to a tool, as far as they are known. Pure.
 
-A constant is compared with the tool's own schema; of everything else the kinds are compared, and the elements of lists
-and the keys of dicts with them.
+Constants are checked against the tool's own schema; for all other values, their kinds are compared, including list
+elements and dict keys.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class Arguments:
     types: ParameterTypes
     changes: ResultChanges
     line: int
-    """Of the call: what is put into a dict after it is not given."""
+    """The line of the call: keys added to a dict after it do not count."""
     is_certain: bool
-    """No condition decides which of several constants are given: all of them are."""
+    """No condition chooses between several constants: every one of them is passed at some point."""
 
     def problems(self, tool: CatalogTool, spelling: str, given: Mapping[str, Value], is_all: bool) -> Iterator[str]:
-        """By the names that the script uses. `is_all`: nothing else is given."""
+        """Problems, with the names that the script uses. `is_all`: these are all the arguments."""
         known = by_any_name(tool)
         for name, value in given.items():
             if (parameter := known.get(name)) is None:
@@ -107,7 +107,7 @@ class Arguments:
         return self.mismatch(value, self.types.of(tool, own))
 
     def mismatch(self, value: Value, wanted: PyType, depth: int = 0) -> str:
-        """Why no possibility of a value fits; nothing if one may."""
+        """Why no possibility of a value fits; "" if one may."""
         if not value or depth > _DEEPEST or not (found := kinds(value)):
             return ""
         if found <= _NO_JSON:
@@ -155,7 +155,7 @@ class Arguments:
         return f"its elements: {said}" if said else ""
 
     def _members(self, atom: Atom, wanted: ObjectType, depth: int) -> str:
-        """A dict that the script made: its keys, if they are all known, and what stands under them."""
+        """A dict of the script: checks its keys, if all are known, and their values."""
         if not isinstance(atom, OwnCollection) or atom.site.key or atom.site.item:
             return ""
         fields = {one.name: one for one in wanted.fields}
@@ -170,7 +170,7 @@ class Arguments:
 
 
 def _not_chosen(value: Value, wanted: LiteralType, is_certain: bool) -> str:
-    """A constant that is none of the values: each constant that may be given, is."""
+    """Why a constant is not one of the allowed values; with `is_certain`, every possible constant must be one."""
     known = {(type(one).__name__, one) for one in wanted.values}
     bad = [one for one in constants(value) if (one.kind, one.value) not in known]
     are_all = all(isinstance(atom, Constant) for atom in value) and (is_certain or len(bad) == len(value))
@@ -182,7 +182,7 @@ def _few(values: Sequence[object]) -> str:
 
 
 def whole(value: Value, line: int) -> tuple[Mapping[str, Value], bool] | None:
-    """A dict of arguments: what is in it, and whether that is all; None if it is no dict that the script made."""
+    """The contents of a dict of arguments, and whether they are complete; None if the script did not make the dict."""
     found = [atom for atom in value if isinstance(atom, OwnCollection)]
     if len(found) != 1 or len(value) != 1 or found[0].site.kind != "dict":
         return None

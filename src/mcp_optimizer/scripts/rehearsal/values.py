@@ -1,7 +1,7 @@
-"""What the values of a script may be, as far as its text and the tools' declarations tell, and how messages name them.
+"""The possible values in a script, as far as its text and the tools' declarations show, and their names in messages.
 
-Pure. A value is a set of possibilities. `ANYTHING` among them means that nothing is certain; only the lists and dicts
-that the script made itself are kept beside it, because they may be changed through it.
+Pure. A value is a set of possibilities. `ANYTHING` among them means that nothing is certain; only the script's own
+lists and dicts are kept next to it, because they may be changed through it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_optimizer.scripts.python_types import (
 )
 
 _MOST = 24
-"""Possibilities of one value that are told apart."""
+"""Possibilities of one value that are kept apart."""
 
 _LONGEST = 2_000
 _DEEPEST = 6
@@ -30,19 +30,19 @@ _DEEPEST = 6
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Nothing is known."""
+    """An unknown value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A text, number, truth value, None, slice, class or exception; `number` is whole or not."""
+    """A text, number, truth value, None, slice, class or exception; the kind `number` is an int or a float."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One certain value. The kind tells 1 and True apart."""
+    """One certain value. Its kind distinguishes 1 from True."""
 
     kind: str
     value: Any
@@ -50,7 +50,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of the texts that a tool declares to return."""
+    """One of the texts that a tool declares as possible results."""
 
     texts: tuple[str, ...]
     tool: str
@@ -58,7 +58,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An object or list of a tool's result."""
+    """An object or list in a tool's result."""
 
     type: ObjectType | MapType | ListType
     tool: str
@@ -71,7 +71,7 @@ class Tuple:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What can be gone through and no more: `zip`, `range`, the items of a dict."""
+    """A value that supports only iteration: `zip`, `range`, the items of a dict."""
 
     kind: str
     item: Value
@@ -79,7 +79,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the script, by its number in the script's text."""
+    """A function of the script, identified by its number in the script's text."""
 
     name: str
     number: int
@@ -87,7 +87,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Coroutine:
-    """What an `async` function returns before it is awaited."""
+    """The result of an `async` function before it is awaited."""
 
     value: Value
     name: str
@@ -95,25 +95,25 @@ class Coroutine:
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """A tool that is not called (yet)."""
+    """A tool that is named but not (yet) called."""
 
     spelling: str
 
 
 @dataclass(eq=False, slots=True)
 class CollectionSite:
-    """All lists, sets or dicts that one place in the script makes. Only grows, whatever the order of changes."""
+    """All lists, sets or dicts made by one place in the script. It only grows, in whatever order changes come."""
 
     kind: str
     item: Value = frozenset()
-    """The elements; of a dict, what stands under keys that are not known."""
+    """The elements; for a dict, the values under unknown keys."""
     keys: dict[Any, Value] = field(default_factory=dict)
     key: Value = frozenset()
-    """The keys of a dict that are not known one by one."""
+    """The keys of a dict that are not known individually."""
     default: Value = frozenset()
-    """What a key gives that is not there, if the dict makes one."""
+    """The value of a missing key, for a dict with a default."""
     lines: dict[Any, int] = field(default_factory=dict)
-    """Where each key is put in first, if that is later than where the dict is made."""
+    """The line that first sets each key, if it is later than the line that makes the dict."""
 
     def add(self, value: Value) -> None:
         self.item = join(self.item, value)
@@ -128,7 +128,7 @@ class CollectionSite:
             self.key, self.item = join(self.key, key), join(self.item, value)
 
     def give(self, default: Value) -> None:
-        """A key that is not there gives this."""
+        """Sets the value of a missing key."""
         self.default = join(self.default, default)
 
     def loosen(self) -> None:
@@ -137,7 +137,7 @@ class CollectionSite:
 
     @property
     def all(self) -> Value:
-        """Everything that is in it."""
+        """All elements and values in it."""
         return join(self.item, self.default, *self.keys.values())
 
     @property
@@ -147,7 +147,7 @@ class CollectionSite:
 
 @dataclass(frozen=True, slots=True)
 class OwnCollection:
-    """A list, set or dict that the script makes."""
+    """A list, set or dict made by the script."""
 
     site: CollectionSite
 
@@ -158,7 +158,7 @@ Value = frozenset[Atom]
 ANYTHING = Anything()
 UNKNOWN: Value = frozenset({ANYTHING})
 NOTHING: Value = frozenset()
-"""Of what is never reached, such as the elements of an empty list."""
+"""The value of code that is never reached, such as the elements of an empty list."""
 
 STR, INT, FLOAT, NUMBER, BOOL, NONE = (
     frozenset({Plain(kind)}) for kind in ("str", "int", "float", "number", "bool", "None")
@@ -167,7 +167,7 @@ DATE, DAY, DURATION = (frozenset({Plain(kind)}) for kind in ("datetime", "date",
 DATES, DAYS, DURATIONS, DEFAULTS, COUNTERS = (
     frozenset({Plain(f"class of {kind}")}) for kind in ("dates", "days", "times", "dicts", "counts")
 )
-"""The classes that make dates and times, `timedelta`, `defaultdict` and `Counter`."""
+"""The classes for dates and times, `timedelta`, `defaultdict` and `Counter`."""
 
 NUMBERS = frozenset({"int", "float", "number", "bool"})
 
@@ -186,7 +186,7 @@ def join(*values: Value) -> Value:
 
 
 def loosen(value: Value, depth: int = 0) -> None:
-    """Somebody else may have changed it."""
+    """Forget the contents, because code outside the rehearsal may have changed them."""
     for atom in value:
         match atom:
             case OwnCollection(site) if depth < _DEEPEST and site.item != UNKNOWN:
@@ -201,12 +201,12 @@ def loosen(value: Value, depth: int = 0) -> None:
 
 
 def doubted(value: Value) -> Value:
-    """The value where the script has looked what kind it is."""
+    """The value after the script has tested its kind."""
     return UNKNOWN | frozenset(atom for atom in value if isinstance(atom, OwnCollection))
 
 
 def tested(value: Value) -> Value:
-    """The value where the script has compared it: not just any of its constants, and not None."""
+    """The value after a comparison: no longer limited to its constants, and not None."""
     there = frozenset(atom for atom in value if kind(atom) != "None")
     plain = frozenset(Plain(atom.kind) if isinstance(atom, Constant) else atom for atom in there)
     kinds = {kind(atom) for atom in plain}
@@ -224,7 +224,7 @@ def constant(value: Any) -> Value:
 
 
 def kind(atom: Atom) -> str:
-    """`str`, `int`, `list`, `dict`, ... or nothing for what may be anything."""
+    """`str`, `int`, `list`, `dict`, ...; "" for an unknown value."""
     match atom:
         case Plain(name) | Constant(name) | Series(name):
             return name
@@ -246,19 +246,19 @@ def kind(atom: Atom) -> str:
 
 
 def kinds(value: Value) -> frozenset[str]:
-    """What it may be; nothing if that is not certain."""
+    """The possible kinds; empty if they are not certain."""
     found = frozenset(map(kind, value))
     return frozenset() if "" in found else found
 
 
 def texts(value: Value) -> list[str] | None:
-    """The texts that it may be, all of them; None if that is not certain."""
+    """All texts that a value may be; None if they are not certain."""
     found = [atom.value for atom in value if isinstance(atom, Constant) and isinstance(atom.value, str)]
     return found if found and len(found) == len(value) else None
 
 
 def of_type(found: PyType, tool: str) -> Value:
-    """A part of a tool's result. None is as good as left out: who asks for it expects a value."""
+    """A part of a tool's result. None is treated as absent, because a script that reads it expects a value."""
     match without_none(found):
         case PlainType(name):
             known = {"str": "str", "int": "int", "float": "number", "bool": "bool"}
@@ -274,12 +274,12 @@ def of_type(found: PyType, tool: str) -> Value:
 
 
 def of_field(found: ObjectType, name: str, tool: str) -> Value | None:
-    """What stands under a key; None if it is not declared."""
+    """The value of a field; None if the field is not declared."""
     return next((of_type(one.type, tool) for one in found.fields if one.name == name), None)
 
 
 def without_constants(value: Value) -> Value:
-    """What kinds it may be: of many numbers, one."""
+    """The kinds of a value: one entry for many numbers."""
     return frozenset(Plain(atom.kind) if isinstance(atom, Constant) else atom for atom in value)
 
 
@@ -296,7 +296,7 @@ _WORDS |= {"None": "None", "exception": "an exception"}
 
 
 def called(atom: Atom) -> str:
-    """What a value is, in words."""
+    """A value in words, for messages."""
     match atom:
         case Result(tool=tool):
             return f"{'a list' if kind(atom) == 'list' else 'a dict'} (from {tool})"

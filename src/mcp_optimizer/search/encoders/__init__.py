@@ -1,1 +1,1 @@
-"""Encoders turn texts into vectors: the bundled transformer, a static table, and users' own encoders."""
+"""Encoders, which turn texts into vectors: the bundled transformer, a static table, and users' own encoders."""

@@ -1,4 +1,4 @@
-"""Loads the encoder that the settings name. Loading takes a moment, so it is done in a thread, after the start."""
+"""Loads the encoder that the settings name. Called in a thread after the start, because loading takes time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL = Path(__file__).parents[1] / "model"
 def load_encoder(choice: str, key: str = "", *, saves_memory: bool = False) -> Encoder | None:
     """`choice` is `bundled`, `static`, `none`, a folder with model.onnx and vocab.txt, or https://host/v1#model.
 
-    With `saves_memory`, the bundled model is not loaded here before somebody searches: tools are embedded elsewhere.
+    With `saves_memory`, this process loads the bundled model only at the first search; another process embeds tools.
     """
     if choice == "none":
         return None

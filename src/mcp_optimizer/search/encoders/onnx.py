@@ -1,8 +1,8 @@
-"""An ONNX transformer that turns texts into unit vectors, on the CPU and without torch.
+"""Turns texts into unit vectors with an ONNX transformer, on the CPU and without torch.
 
 The model is the bundled one, or a user's own folder with the same layout: `model.onnx` (inputs `input_ids` and
-`attention_mask`; output one vector per text) and `vocab.txt`. In a gateway that serves, the model and its library (53
-MB) are loaded at the first search; until then tools are embedded in another process.
+`attention_mask`; output one vector per text) and `vocab.txt`. A serving gateway loads the model and its library (53 MB)
+at the first search; until then another process embeds tools.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from mcp_optimizer.search.encoders.tool_process import ToolProcess
 from mcp_optimizer.search.lexical import Floats, Vector
 
 _HANDOVER = 0.05
-"""Seconds to wait at most for the other thread to begin: it may still be embedding somebody else's request."""
+"""Maximum seconds to wait for the other thread to begin: it may still be embedding another request."""
 
 
 _UNUSED = 10.0
-"""Seconds after which the model is given back if nobody has searched yet. Loading it again takes a quarter of one."""
+"""Seconds without use after which the model is freed before the first search; loading takes a quarter of a second."""
 
 _UNUSED_SINCE_A_SEARCH = 900.0
-"""The same once somebody has searched."""
+"""Seconds without use after which the model is freed once there was a search."""
 
 
 class OnnxEncoder:
-    """Embeds with the model in a folder. Runs on one thread, so that it never takes over the user's machine.
+    """Embeds with the model in a folder. Each run uses one thread, so it never takes over the user's machine.
 
-    The model takes 50 MB. It is loaded when first used, and given back when nobody has used it for a while.
+    The model takes 50 MB. It is loaded on first use and freed when it has not been used for a while.
     """
 
     fusion = "onnx"
 
     def __init__(self, folder: Path, label: str, *, unused: float = _UNUSED, is_known: bool = False) -> None:
-        """`is_known`: the model is known to be suitable, so it need not be tried."""
+        """`is_known`: the model is known to be suitable, so it is not tested."""
         try:
             weights = _digest(folder / "model.onnx")
             if not is_known:
                 (folder / "vocab.txt").read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
             raise ConfigurationError(f"The encoder folder {folder} needs model.onnx and vocab.txt: {error}.") from error
-        # Named after a digest of its weights, so that vectors of different weights are never mixed.
+        # The name contains a digest of the weights, so vectors of different weights are never mixed.
         self.name = f"{label}:{weights[:12]}"
-        # Every thread that ever embedded holds memory, so there are only two. Not one, because a request must not
-        # wait for a batch of tools.
+        # Every thread that has embedded holds memory, so there are only two; not one, because a request must not wait
+        # for a batch of tools.
         self._for_tools = ThreadPoolExecutor(1, "embeds tools")
         self._for_queries = ThreadPoolExecutor(1, "embeds requests")
         self._model = folder / "model.onnx"
@@ -63,7 +63,7 @@ class OnnxEncoder:
         self._vocabulary = folder / "vocab.txt"
         self._pieces: WordPieces | None = None
         try:
-            # An unsuitable model should fail here, not at the first request, where nobody can do anything about it.
+            # An unsuitable model should fail at loading, not at the first request, where the user cannot fix it.
             if not is_known:
                 self._embed([EMPTY])
         except Exception as error:
@@ -85,8 +85,8 @@ class OnnxEncoder:
         return self.begin_queries(texts)()
 
     def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
-        # The interpreter is handed over here, until the model runs: whoever computes on without waiting would keep
-        # the other thread from beginning.
+        # Wait until the other thread is about to run the model: a caller that computes on would hold the interpreter
+        # and keep that thread from beginning.
         self._unused = max(self._unused, _UNUSED_SINCE_A_SEARCH)
         is_running = threading.Event()
         begun = self._for_queries.submit(self._embed, texts, is_running)
@@ -94,8 +94,8 @@ class OnnxEncoder:
         return begun.result
 
     def _embed(self, texts: Sequence[str], is_running: threading.Event | None = None) -> Floats:
-        # One text at a time: an int8 model scales its numbers over the whole batch, so a text's vector would depend
-        # on the other texts. It is also twice as fast, because one text fits the processor's cache.
+        # One text at a time: an int8 model scales its numbers over the whole batch, so a text's vector would depend on
+        # the other texts. It is also twice as fast, because one text fits the processor's cache.
         if (pieces := self._pieces) is None:
             pieces = self._pieces = WordPieces(self._vocabulary.read_text(encoding="utf-8").splitlines())
         rows = pieces.rows([text or EMPTY for text in texts], LONGEST)
@@ -140,7 +140,9 @@ logger = logging.getLogger(__name__)
 
 
 class DeferredEncoder:
-    """Makes the same vectors as the encoder that it is given, under the same name."""
+    """Makes the same vectors as the given encoder, under the same name, but embeds tools in another process until the
+    model is loaded in this one.
+    """
 
     def __init__(self, encoder: OnnxEncoder, folder: Path, process: ToolProcess | None = None) -> None:
         self._encoder = encoder
@@ -157,7 +159,7 @@ class DeferredEncoder:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the model is in this process's memory."""
+        """Whether this process has the model in memory."""
         return self._encoder.is_loaded
 
     def embed_tools(self, texts: Sequence[str]) -> Iterable[Vector]:
@@ -165,7 +167,7 @@ class DeferredEncoder:
             try:
                 return self._process.embed(texts)
             except OSError as error:
-                # Not tried again: what failed once would make each batch wait.
+                # Not tried again, because every batch would wait for the failure.
                 self._has_failed = True
                 logger.info("Tools are embedded by the gateway itself: %s.", error)
         return self._encoder.embed_tools(texts)

@@ -1,8 +1,8 @@
-"""A model.onnx in this process: splits texts into word pieces, and runs the model on one text at a time.
+"""Runs a model.onnx in this process: splits texts into word pieces, and runs the model on one text at a time.
 
-Called by the encoder, and by the process that embeds tools, which loads nothing else: so this imports as little as it
-can. The word pieces are those of BERT's uncased vocabulary, in plain Python, because the usual library brings a model
-hub client and forty megabytes for a lookup in a table of 30,000 pieces.
+Called by the encoder, and by the process that embeds tools, which loads nothing else; so this module imports as little
+as possible. Word pieces follow BERT's uncased vocabulary, in plain Python, because the usual library brings a model hub
+client and forty megabytes for a lookup in a table of 30,000 pieces.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ LONGEST = 256
 """Maximum word pieces read per text. More than in training, which gives better results."""
 
 EMPTY = "[empty]"
-"""What is read in place of a text without anything in it."""
+"""The text that replaces an empty one."""
 
 
 def load_session(model: Path) -> Any:
-    """Takes 19 MB for the library, and 34 for the bundled model."""
-    # Otherwise it writes a device id and events to the home folder, and sends them to its maker. Before the import: the
-    # switch that it offers afterwards leaves two files behind.
+    """Load the library, which takes 19 MB, and the model; the bundled one takes 34 MB."""
+    # Otherwise onnxruntime writes a device id and events to the home folder and sends them to its maker. Must be set
+    # before the import: the switch that it offers afterwards leaves two files behind.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         import onnxruntime
     except ImportError as error:
-        # As with an encoder that cannot be reached, tools are then found by their words.
+        # An OSError, as for an encoder that cannot be reached: tools are then found by their words.
         raise OSError(f"onnxruntime cannot be loaded: {error}") from error
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Both would keep the peak memory: the arena as a pool for all runs, the pattern as a plan for each text length.
+    # Both would keep the peak memory: the arena as a pool for all runs, the pattern as a plan per text length.
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
     # Loaded by path: passed as bytes, the model would be in memory twice.
@@ -83,7 +83,7 @@ class WordPieces:
         self._pieces = lru_cache(maxsize=200_000)(self._find_pieces)
 
     def rows(self, texts: Sequence[str], longest: int) -> list[list[int]]:
-        """The piece numbers of each text, with the opening and the closing one, at most `longest` in total."""
+        """The piece numbers of each text, including the opening and closing piece, at most `longest` in total."""
         return [self._row(text, longest) for text in texts]
 
     def _row(self, text: str, longest: int) -> list[int]:
@@ -119,7 +119,7 @@ def split(text: str) -> list[str]:
         kind = _kind(letter)
         if kind == "drop":
             continue
-        # Letter by letter, as the library does: Python lowers a whole word by the rule for the Greek final sigma.
+        # Letter by letter, as the usual library does: on a whole word, Python applies the Greek final sigma rule.
         spaced.append(" " if kind == "space" else f" {letter} " if kind == "alone" else letter.lower())
     return "".join(spaced).split()
 

@@ -1,6 +1,6 @@
-"""An encoder behind an OpenAI-compatible `/embeddings` endpoint, for users who have their own.
+"""Embeds texts with an OpenAI-compatible `/embeddings` endpoint, for users who have their own.
 
-It sends the texts of tools and requests to another machine, so it is never chosen by default.
+Sends the texts of tools and requests to another machine, so it is never chosen by default.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mcp_optimizer.search.lexical import Floats
 _BATCH = 64
 _TIMEOUT = 30.0
 _QUERY_TIMEOUT = 5.0
-"""Seconds that a search waits for the vector of its request before it uses words only."""
+"""Seconds that a search waits for the vector of its request before it uses only words."""
 
 _PAUSE = 30.0
-"""Seconds before an endpoint that failed is asked again, so that not every search waits for it."""
+"""Seconds before a failed endpoint is asked again, so not every search waits for it."""
 
 
 class RemoteEncoder:

@@ -1,8 +1,8 @@
-"""Embeds tools in a process of its own, so that a gateway does not load the model before somebody searches.
+"""Embeds tools in a separate process, so the gateway does not load the model before the first search.
 
-Run as a module, this is that process: it answers each line of texts with their vectors, and ends with its input. It
-gets the texts of tools and nothing else of the gateway, no secret of the environment either. Called by the encoder,
-which embeds by itself if this fails.
+Run as a module, this file is that process: it answers each line of texts with their vectors and exits when its input
+ends. It gets the texts of tools and nothing else of the gateway, not even secrets in the environment. Called by the
+encoder, which embeds in the gateway if this fails.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import IO
 from mcp_optimizer.search.encoders.onnx_model import EMPTY, LONGEST, WordPieces, load_session, run
 
 _LONGEST_WAIT = 120.0
-"""Seconds for one batch, and the start of the process before the first. A batch takes one or two."""
+"""Maximum seconds for a batch, including the start of the process before the first. A batch takes one or two."""
 
 _UNUSED = 5.0
-"""Seconds without a batch after which the process ends."""
+"""Seconds without a batch after which the process is ended."""
 
 _LAST = 2.0
-"""Seconds in which a process whose input has ended must end."""
+"""Seconds that the process gets to exit after its input has ended."""
 
 _NUMBER = 4
 """Bytes of a number in single precision."""
@@ -36,7 +36,7 @@ _NEEDED = frozenset({"PATH", "PYTHONPATH", "PYTHONHOME", "SYSTEMROOT", "LD_LIBRA
 
 
 class ToolProcess:
-    """The process for one model: started for the first batch, and again if it ended meanwhile."""
+    """The process for one model: started for the first batch, and again for a batch after it has ended."""
 
     def __init__(self, folder: Path, unused: float = _UNUSED, longest_wait: float = _LONGEST_WAIT) -> None:
         self._folder = folder
@@ -48,11 +48,11 @@ class ToolProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs now."""
+        """The id of the running process, if any."""
         return None if self._process is None else self._process.pid
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """The vectors in single precision, least byte first; raises OSError if the process cannot be used."""
+        """The vectors in single precision, little-endian; raises OSError if the process cannot be used."""
         if not texts:
             return []
         with self._turn:
@@ -61,7 +61,7 @@ class ToolProcess:
             if self._process is None:
                 self._process = self._started()
             process = self._process
-            # Whoever reads from a process that hangs is woken by its end.
+            # Killing a process that hangs ends the blocking read.
             patience = _later(self._longest_wait, process.kill)
             try:
                 vectors = _asked(process, texts)
@@ -74,7 +74,7 @@ class ToolProcess:
             return vectors
 
     def end(self) -> None:
-        """Let it end; the next batch starts another."""
+        """End the process; the next batch starts another."""
         with self._turn:
             self._end()
 
@@ -87,13 +87,13 @@ class ToolProcess:
         if not sys.executable:
             raise OSError("there is no interpreter to start")
         process = subprocess.Popen(
-            # Not from the current folder, where anything may be called numpy.
+            # -P: do not import from the current folder, where any file may be called numpy.
             [sys.executable, "-P", "-m", __name__, str(self._folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={name: value for name, value in os.environ.items() if name in _NEEDED},
-            # An interrupt at the terminal is for the gateway, with which its input ends.
+            # An interrupt at the terminal is for the gateway; this process ends when the gateway closes its input.
             start_new_session=True,
         )
         weakref.finalize(self, _end, process)
@@ -135,7 +135,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def answer(folder: Path, asked: IO[bytes], answers: IO[bytes]) -> None:
-    """The process: for each line of texts, a line with the number of bytes, then the vectors."""
+    """Run as the process: for each line of texts, write a line with the number of bytes, then the vectors."""
     pieces = WordPieces((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())
     session = load_session(folder / "model.onnx")
     for line in asked:
@@ -149,5 +149,5 @@ def answer(folder: Path, asked: IO[bytes], answers: IO[bytes]) -> None:
 if __name__ == "__main__":
     with contextlib.suppress(BrokenPipeError):
         answer(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
-    # Skips freeing the model.
+    # Exit without freeing the model.
     os._exit(0)

@@ -1,1 +1,1 @@
-"""Everything but tools between clients and servers: resources, prompts, completion, log messages, changes."""
+"""Passes everything except tools between clients and servers: resources, prompts, completion, log messages, changes."""

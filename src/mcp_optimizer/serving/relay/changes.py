@@ -1,7 +1,7 @@
-"""Notifies clients of changes: lists, and resources they subscribe to.
+"""Notifies clients of changes to lists, and to resources that they subscribe to.
 
-Modern clients are notified on the streams they listen on, legacy clients on their connection. Changes that come
-together are announced once. Subscriptions are arranged with the servers here, too.
+Modern clients are notified on the streams they listen on, legacy clients on their connection. Changes that arrive
+together are announced once. Also subscribes to resources at the servers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mcp_optimizer.serving.relay.places import PlacedBus, ResourcePlace, Updated
 logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.05
-"""Seconds within which changes of one list count as one."""
+"""Changes of one list within this many seconds count as one."""
 
 _PATIENCE = 5.0
 """Seconds that an announcement waits for the new list to be available."""
@@ -59,9 +59,9 @@ class Changes:
         self._ready: dict[str, asyncio.Task[None]] = {}
 
     def announce(self, kind: str, ready: Coroutine[Any, Any, None] | None = None) -> None:
-        """A list changed: tools, prompts or resources. `ready` completes when the new one is available."""
+        """Announce a changed list: tools, prompts or resources. `ready` completes when the new list is available."""
         if ready is not None:
-            # At once: what it waits for may happen before the others have come together.
+            # Started at once, because the event that it waits for may happen before the changes are collected.
             self._ready[kind] = self._tasks.spawn(ready)
         if kind not in self._announcing:
             self._announcing.add(kind)
@@ -78,7 +78,7 @@ class Changes:
             client.outbox.put(f"notifications/{kind}/list_changed")
 
     async def updated(self, place: ResourcePlace) -> None:
-        """A watched resource changed: those who watch it are told, each by the URI it asked for."""
+        """Notify the clients that watch a changed resource, each by the URI that it asked for."""
         server, own = place
         await self._bus.publish(UpdatedAt(own, server))
         for client in self._clients.connected():
@@ -87,7 +87,7 @@ class Changes:
 
 
 class Watches:
-    """Which resources are watched, and by how many clients. Each is known by its server and its URI there."""
+    """Which resources are watched, and by how many clients. A resource is identified by server and URI there."""
 
     def __init__(self, watch: Watch, unwatch: Watch, limits: Limits = DEFAULT_LIMITS) -> None:
         self._watch = watch
@@ -118,11 +118,11 @@ class Watches:
 
 
 Places = Callable[[Context, str], Awaitable[list[tuple[str, str]]]]
-"""Where the client of a request may read a URI."""
+"""The places where the client of a request may read a URI."""
 
 
 class Subscriptions:
-    """The resources that clients watch."""
+    """The resources that clients subscribe to."""
 
     def __init__(
         self, watches: Watches, clients: Clients, places: Places, limits: Limits, trail: AuditTrail | None = None
@@ -135,13 +135,13 @@ class Subscriptions:
         self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
 
     async def begin(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        """A legacy client subscribes."""
+        """Subscribe a legacy client to a resource."""
         uri, client = params["uri"], self._clients.of(ctx)
         if client is not None and uri not in client.watched:
             if len(client.watched) >= self._limits.subscriptions:
                 text = f"A client may watch {self._limits.subscriptions:,} resources at a time. Unsubscribe from some."
                 raise MCPError(types.INVALID_PARAMS, text)
-            # At once, so that concurrent subscriptions are counted.
+            # Set at once, so that concurrent subscriptions are counted.
             client.watched[uri] = None
             with contextlib.ExitStack() as undo:
                 undo.callback(client.watched.pop, uri, None)
@@ -150,25 +150,25 @@ class Subscriptions:
             if uri in client.watched and client.watched[uri] is None:
                 client.watched[uri] = place
             else:
-                # It unsubscribed or left meanwhile.
+                # The client unsubscribed or left meanwhile.
                 await self._watches.end(place)
         return {}
 
     async def end(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        """A legacy client unsubscribes."""
+        """Unsubscribe a legacy client from a resource."""
         uri, client = params["uri"], self._clients.of(ctx)
         if client is not None and (place := client.watched.pop(uri, None)) is not None:
             await self._watches.end(place)
         return {}
 
     async def listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """A modern client listens; the resources it names are watched as long as it does."""
+        """A modern client listens; the resources it names are watched while it does."""
         wanted = (ctx.params or {}).get("notifications") or {}
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
         begun: list[Watched] = []
         try:
             for uri in uris if isinstance(uris, list) else []:
-                # What it may not read is left out, so that it never fires, although another client may listen for it.
+                # Resources that it may not read are left out: it is never notified of them, even if another client is.
                 with contextlib.suppress(OptimizerError, MCPError):
                     begun.append((uri, await self._watch(ctx, uri)))
             honoured = [uri for uri, _ in begun]
@@ -182,14 +182,14 @@ class Subscriptions:
                 self._tasks.spawn(self._watches.end(place))
 
     def client_left(self, client: Client) -> None:
-        """Nobody waits any more for what this client watched."""
+        """Stop watching what this client watched."""
         places = [place for place in client.watched.values() if place is not None]
         client.watched.clear()
         for place in places:
             self._tasks.spawn(self._watches.end(place))
 
     def changed(self, server: str, params: Mapping[str, Any]) -> ResourcePlace | None:
-        """The resource that a server reports as changed; None if nobody watches it."""
+        """The resource that a server reports as changed; None if no client watches it."""
         own = params.get("uri")
         return (server, own) if isinstance(own, str) and self._watches.has((server, own)) else None
 

@@ -1,9 +1,9 @@
 """The connected clients, and the links through which servers reach them.
 
-The only place that knows how the SDK reaches a client: on the stream of the request in progress, or on the connection
-if there is none. A modern client has no connection, only requests. Two private members of the SDK are used here, which
-has no public way to a connection and to a question with an id of our own; `tests/contract/test_sdk_internals.py`
-checks them, and `pyproject.toml` admits only the releases it was run on.
+The only module that knows how the SDK reaches a client: on the stream of the request in progress, or else on the
+connection. A modern client has no connection, only requests. Uses two private members of the SDK, which offers no
+public way to reach a connection or to choose a question's id; `tests/contract/test_sdk_internals.py` checks them, and
+`pyproject.toml` admits only the releases that the check was run on.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from mcp_optimizer.upstream.request_errors import RpcError
 Context = ServerRequestContext[Any, Any]
 
 PRINCIPAL_KEY = "mcp_optimizer.principal"
-"""The key under which an HTTP request carries whoever was verified."""
+"""The scope key under which an HTTP request carries its verified caller."""
 
 ORPHANED_KEY = "mcp_optimizer.orphaned"
-"""The key that an HTTP request carries if it answers a call that waited at a gateway which is gone."""
+"""The scope key that marks an HTTP request as answering a call that waited at a gateway that is gone."""
 
 _STATE_KEY = "mcp-optimizer/client"
 _SESSION = MCP_SESSION_ID_HEADER.encode()
@@ -72,8 +72,8 @@ async def ask_client(
 ) -> dict[str, Any]:
     """A client's raw answer to a question, on the stream of the request in progress or on the connection.
 
-    As the session's own `send_request` does, which has no way to give the question an id. Raises MCPError, and
-    ValidationError for an answer that the protocol does not have.
+    Does what the session's own `send_request` does, which cannot give the question an id. Raises MCPError, or
+    ValidationError for an answer that the protocol does not define.
     """
     channel = session._request_outbound if on_request else session._connection.outbound
     options = CallOptions(request_id=request_id) if request_id is not None else None
@@ -94,15 +94,15 @@ class Client:
     outbox: Outbox
     log_level: str | None = None
     watched: dict[str, ResourcePlace | None] = field(default_factory=dict)
-    """What it subscribes to, by the URI it asked for; None as long as that is being arranged."""
+    """The resources it subscribes to, by the URI it asked for; None while a subscription is being set up."""
 
     def wants_logs(self, level: str) -> None:
-        """From now on the client wants log messages of this level and above."""
+        """Send the client log messages of this level and above from now on."""
         self.log_level = level
 
 
 class _Link(NamedTuple):
-    """A link to one client, on the stream of one request or of none. Every call makes one, and a tuple takes least."""
+    """A link to one client, on the stream of one request or of none. A tuple, because every call creates one."""
 
     key: str
     capabilities: Mapping[str, Any]
@@ -113,9 +113,9 @@ class _Link(NamedTuple):
     outbox: Outbox | None = None
     """For notifications outside requests; None for modern clients, which have none."""
     close_stream: Callable[[], Awaitable[None]] | None = None
-    """Ends the stream of the request, so the client asks for the rest; None if it cannot."""
+    """Ends the stream of the request, so that the client asks for the rest; None if it cannot."""
     name_question: Callable[[], str] | None = None
-    """Makes an id for a question, where other gateways may ask the same client; else the SDK counts."""
+    """Makes an id for a question, if other gateways may ask the same client; otherwise the SDK counts."""
 
     @property
     def lasting(self) -> ClientLink:
@@ -146,7 +146,7 @@ class _Link(NamedTuple):
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         if self.is_modern and (self.request_id is None or (self.log_level is None and method == _LOG)):
-            # For a modern client everything belongs to a request, and log messages to one that wants them.
+            # Modern clients get everything as part of a request, and log messages only on requests that want them.
             return
         if self.request_id is None and self.outbox is not None:
             self.outbox.put(method, params)
@@ -167,7 +167,7 @@ async def _notify(
     try:
         written = sendable(dict(params)) if params is not None else None
     except TooDeep:
-        # No client could read it.
+        # Too deep for any client to read.
         return
     notice: Any = types.Notification[dict[str, Any] | None, str](method=method, params=written)
     try:
@@ -177,7 +177,7 @@ async def _notify(
 
 
 class Clients:
-    """All legacy clients, and how each request finds its caller."""
+    """All connected legacy clients; also finds the caller of each request."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Clients:
         return list(self._connected.values())
 
     def of(self, ctx: Context) -> Client | None:
-        """The client of a request, stored with its connection; None for modern, which has no connection."""
+        """The client of a request, stored with its connection; None for modern clients, which have no connection."""
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
         connection = connection_of(ctx)
@@ -228,7 +228,7 @@ class Clients:
         return _Link(*said, ctx.session, ctx.request_id, client.outbox, ctx.close_sse_stream, self._name_question)
 
     def caller(self, ctx: Context) -> Caller:
-        """Who makes a request. What a caller's results are kept under: for one who was not verified, its connection."""
+        """The caller of a request. The results of an unverified caller are kept under its connection."""
         params, request, client = ctx.params or {}, ctx.request, self.of(ctx)
         scope = request.scope if is_http(request) else None
         principal = _principal_of(scope)
@@ -246,7 +246,7 @@ class Clients:
 
 
 def _single_link(ctx: Context, meta: Mapping[str, Any], key: str) -> _Link:
-    """To a client that has no connection, on the stream of its request."""
+    """A link to a client without a connection, on the stream of its request."""
     capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
     return _Link(
         key,
@@ -264,7 +264,7 @@ def _declared(session: ServerSession) -> dict[str, Any]:
 
 
 def passable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """The capabilities that servers are told about: not tasks, which the gateway does not support.
+    """The capabilities that servers see: all except tasks, which the gateway does not support.
 
     A capability is an object; any other value declares nothing.
     """
@@ -280,12 +280,12 @@ def _raw_meta(ctx: Context) -> Mapping[str, Any]:
 
 
 def is_http(request: Any) -> TypeGuard[Request]:
-    """Whether the request of a context came over HTTP. It is None on stdio; asking for an abstract class takes long."""
+    """Whether a request came over HTTP; it is None on stdio. Type first: isinstance is slow for an abstract class."""
     return type(request) is Request or (request is not None and isinstance(request, Request))
 
 
 def _principal_of(scope: Scope | None) -> Principal:
-    """Who sent a request: whoever was verified over HTTP, or whoever started the gateway."""
+    """The sender of a request: over HTTP the verified caller or ANYONE, else the user who started the gateway."""
     if scope is None:
         return LOCAL_PRINCIPAL
     found = scope.get(PRINCIPAL_KEY)
@@ -293,7 +293,7 @@ def _principal_of(scope: Scope | None) -> Principal:
 
 
 def narrowed_by(request: Any) -> frozenset[str] | None:
-    """The servers that the address of a request asks for, `/mcp?servers=a,b`; None: no particular ones."""
+    """The servers named in a request's address, `/mcp?servers=a,b`; None if it names none."""
     if not is_http(request) or not request.scope.get("query_string"):
         return None
     asked = request.query_params.get("servers", "")
@@ -306,8 +306,8 @@ def _key_of(ctx: Context, name: str) -> str:
 
 
 def _link_key(scope: Scope | None, principal: Principal, name: str) -> str:
-    """The HTTP session, if there is one; for modern, which has none, the client's own name. Of a verified caller, only
-    among its own: an id has no line break, so that no name continues it to the id of another.
+    """The HTTP session, if there is one; for modern clients, which have none, the client's own name. A verified
+    caller's key begins with its id; ids contain no line break, so no client name can imitate another caller's key.
     """
     if scope is None:
         return "local"
@@ -334,7 +334,7 @@ Send = Callable[[str, Mapping[str, Any] | None], Awaitable[None]]
 
 
 class Outbox:
-    """Notifications for one client. Adding one does not wait."""
+    """Queues notifications for one client. Adding one does not wait."""
 
     def __init__(self, send: Send, most: int) -> None:
         self._send = send
@@ -351,7 +351,7 @@ class Outbox:
     def put(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         if self._is_closed:
             return
-        # A notified client reads the current state, however often it changed before.
+        # A notified client reads the current state, however often it changed, so one notice per change is enough.
         self._waiting.setdefault(_change(method, params) or object(), (method, params))
         if len(self._waiting) > self._most:
             self._waiting.popitem(last=False)
@@ -365,19 +365,19 @@ class Outbox:
                 _, (method, params) = self._waiting.popitem(last=False)
                 await self._send(method, params)
         finally:
-            # What waits behind something that failed, whatever it was about, is not lost for it.
+            # If one message fails, those queued behind it are still sent.
             has_more = self._waiting and not self._is_closed
             self._sending = self._tasks.spawn(self._send_all()) if has_more else None
 
     def close(self) -> None:
-        """The client is gone."""
+        """Drop everything, because the client is gone."""
         self._is_closed = True
         self._waiting.clear()
         self._tasks.cancel()
 
 
 def _change(method: str, params: Mapping[str, Any] | None) -> object:
-    """What a notification reports as changed; None if it reports anything else."""
+    """The change that a notification reports; None if it reports anything else."""
     if method.endswith("/list_changed"):
         return method
     return (method, (params or {}).get("uri")) if method == "notifications/resources/updated" else None

@@ -1,10 +1,10 @@
-"""The prompts, resources and resource templates of all servers, under unique names: of those that run, and, as they
-were listed last, of those that start.
+"""The prompts, resources and resource templates of all servers, under unique names: the current lists of running
+servers, and the last known lists of starting ones.
 
 Also maps a name or URI back to its server. A server that fails or takes too long is left out of a list; only if all
-fail is that an error. Names are made of what all servers have; of servers that do not exist for whoever asks, nothing
-else reaches it: no entry, error or delay. A name with a server in it, or a URI with a server's scheme and authority,
-belongs only to that server, even while it is down.
+fail is that an error. Names are chosen from all servers' entries. Apart from that, a server that does not exist for the
+caller has no effect on it: no entry, error or delay. A name with a server in it, or a URI with a server's scheme and
+authority, belongs only to that server, even while it is down.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 Allowed = Callable[[str], bool]
-"""Whether a server exists for whoever asks."""
+"""Whether a server exists for the caller."""
 
 
 def everything(_server: str) -> bool:
-    """For somebody who may use every server."""
+    """For callers that may use every server."""
     return True
 
 
@@ -67,14 +67,14 @@ class Directory:
     ) -> None:
         """`on_late` is called with the lists that changed when a server responds after lists were sent without it.
 
-        `memory` has what servers listed at earlier starts.
+        `memory` stores what servers listed at earlier starts.
         """
         self._states = states
         self._remembered = Remembered(states, memory, limits.listed_items)
         self._listings = Listings(call, self._tells_changes, limits, on_late, self._remembered.note)
         self._up: set[str] = set()
         self._owed: set[tuple[str, str]] = set()
-        """Lists, by server and method, that somebody asked for before the server was up."""
+        """Lists, by server and method, that were requested before the server was up."""
         self._tasks = BackgroundTasks(logger, "Cannot list what a server has that came up")
         self._known = Configured(ServerNames(), ServerSchemes(()))
         self._made: dict[str, tuple[dict[str, Listed], MergedList]] = {}
@@ -82,14 +82,14 @@ class Directory:
         self._held_from: dict[str, tuple[Listed | None, Listed | None]] = {}
 
     def forget(self, server: str, capability: str | None = None) -> None:
-        """A server's lists changed: those of one capability, or all."""
-        # The ownership of its URIs stays: no other server answers for them while it is down.
+        """Drop a server's cached lists, of one capability or all, because they changed."""
+        # It still owns its URIs: no other server answers for them while it is down.
         self._listings.forget(server, capability)
         self._held_from.pop(server, None)
         self._made.clear()
 
     def remove(self, server: str) -> None:
-        """A server is gone for good: nothing belongs to it any more."""
+        """Remove a server for good: nothing belongs to it any more."""
         self.forget(server)
         self._remembered.forget(server)
         self._up.discard(server)
@@ -97,11 +97,13 @@ class Directory:
         self._holdings.pop(server, None)
 
     def follow(self, state: UpstreamState) -> None:
-        """A server starts: what it listed last is looked for. It is up: what was asked for meanwhile is listed, so that
-        the next start knows it, also where no client asks twice.
+        """Follow a server's state. When it starts, its last lists are recalled; when it is up, the lists requested
+        meanwhile are fetched, so that the next start knows them even if no client asks twice.
         """
         name = state.name
-        if state.status is not ServerStatus.RUNNING:
+        if state.is_resting:
+            self._remembered.recall(name)
+        elif state.status is not ServerStatus.RUNNING:
             self._up.discard(name)
             if state.status is ServerStatus.STARTING:
                 self._remembered.recall(name)
@@ -122,20 +124,20 @@ class Directory:
         self._owed.discard(owed)
 
     def remembers(self, server: str, capability: str) -> bool:
-        """Whether entries of a server are known that are listed while it starts."""
+        """Whether known entries of a server are listed while it starts."""
         lists = [self._remembered.of(server, kind) for kind in KINDS if kind.capability == capability]
         return any(one is not None and one.entries for one in lists)
 
     def store(self) -> None:
-        """Store what servers listed, because that was not possible before."""
+        """Store the servers' lists now, which was not possible before."""
         self._remembered.store()
 
     async def recalled(self) -> None:
-        """Wait until what starting servers listed last is known, as far as it is stored."""
+        """Wait until the stored lists of starting servers are loaded."""
         await self._remembered.recalled()
 
     def unknown(self, kind: ListingKind, allowed: Allowed = everything) -> list[str]:
-        """The servers that are starting and may have entries of this kind that nobody knows."""
+        """The starting servers whose entries of this kind are unknown."""
         return [
             name
             for name, state in self._states().items()
@@ -143,8 +145,8 @@ class Directory:
         ]
 
     def give_up(self, kind: ListingKind, allowed: Allowed = everything) -> None:
-        """Servers that are still unknown were waited for in vain. Once is enough: no later start waits for them, and
-        their lists are asked for when they are up.
+        """Stop waiting for servers that are still unknown. Each is waited for only once: no later start waits for it,
+        and its lists are requested when it is up.
         """
         for server in self.unknown(kind, allowed) if self._remembered.is_recalled else []:
             for one in KINDS:
@@ -153,11 +155,11 @@ class Directory:
                     self._remembered.note(server, one, NOTHING)
 
     def providers(self, capability: str) -> list[str]:
-        """The running servers with this capability, in a fixed order."""
+        """The servers with this capability that run, or start when they are asked, in a fixed order."""
         return sorted(
             name
             for name, state in self._states().items()
-            if state.status is ServerStatus.RUNNING and state.capabilities.get(capability) is not None
+            if state.is_available and state.capabilities.get(capability) is not None
         )
 
     def _tells_changes(self, server: str, kind: ListingKind) -> bool:
@@ -172,32 +174,37 @@ class Directory:
         return self._known
 
     async def listed(self, kind: ListingKind, allowed: Allowed = everything, most: float | None = None) -> MergedList:
-        """The list of what exists for whoever asks, complete and with the same names for everybody. `most`: seconds
-        that it waits for servers, if not as long as usual.
+        """The list of everything that exists for the caller, complete and with the same names for every caller. `most`:
+        maximum seconds to wait for servers, if less than usual.
         """
-        self._owed |= {(name, kind.method) for name, state in self._states().items() if state.is_coming}
+        states = self._states()
+        self._owed |= {
+            (name, kind.method) for name, state in states.items() if state.is_coming and not state.is_resting
+        }
         found, answers = await self._answered(kind, allowed, most)
         permitted = {server: answer for server, answer in answers.items() if allowed(server)}
         if len(permitted) < len(answers):
             entries = tuple(entry for entry in found.entries if entry.server in permitted)
             found = MergedList(entries, least_ttl_ms(_usable(permitted)), "private")
         # A missing server may respond in a moment, and one that is starting will.
-        is_early = any(state.is_coming for name, state in self._states().items() if allowed(name))
+        is_early = any(state.is_coming and not state.is_resting for name, state in states.items() if allowed(name))
         return replace(found, ttl_ms=0) if is_early or None in permitted.values() else found
 
     async def _answers(self, kind: ListingKind, allowed: Allowed, most: float | None = None) -> dict[str, Answer]:
-        """What each server lists; each that is coming, what it listed last, if that is known."""
+        """Each running server's list, and for each starting server its last one, if known."""
         coming = [name for name, state in self._states().items() if state.is_coming]
         before = {name: listed for name in coming if (listed := self._remembered.of(name, kind)) is not None}
-        answers = await self._listings.of(self.providers(kind.capability), kind, allowed, most)
+        # A server that rests is asked only for what it has never listed.
+        asked = [name for name in self.providers(kind.capability) if name not in before]
+        answers = await self._listings.of(asked, kind, allowed, most)
         return dict(sorted({**before, **answers}.items())) if before else answers
 
     async def _answered(
         self, kind: ListingKind, allowed: Allowed, most: float | None = None
     ) -> tuple[MergedList, Mapping[str, Answer]]:
-        """The list of all servers, cached as long as theirs stay the same, and what each answered.
+        """The merged list of all servers, cached while their lists stay the same, and each server's answer.
 
-        Only servers that exist for whoever asks can delay it or make it fail.
+        Only servers that exist for the caller can delay it or make it fail.
         """
         answers = await self._answers(kind, allowed, most)
         permitted = [answer for server, answer in answers.items() if allowed(server)]
@@ -220,7 +227,7 @@ class Directory:
         return found
 
     async def prompt(self, name: str, allowed: Allowed = everything) -> tuple[str, str] | None:
-        """The server and own name of a prompt; an unknown one may still exist on the only server."""
+        """A prompt's server and own name; an unknown prompt may still exist on the only server."""
         names = self._configured().names
         readings = names.meant(name)
         meant = {server: rests for server, rests in readings.items() if allowed(server)}
@@ -238,8 +245,8 @@ class Directory:
         return (providers[0], name) if len(providers) == 1 else None
 
     async def resource(self, uri: str, allowed: Allowed = everything) -> list[tuple[str, str]]:
-        """Where a URI may be read, most likely first: server and own URI. Servers have more resources than
-        they list.
+        """Where a URI may be read, most likely first: server and own URI. Servers have more resources than they
+        list.
         """
         if (read := self._configured().schemes.reading(uri)) is not None:
             server, own = read
@@ -259,7 +266,7 @@ class Directory:
             return [(public.server, public.own)]
         shared = [entry for entry in found.entries if entry.own == uri and allowed(entry.server)]
         if len(shared) == 1:
-            # The others that list it do not exist for whoever asks.
+            # The other servers that list it do not exist for the caller.
             return [(shared[0].server, uri)]
         if shared:
             choice = ", ".join(entry.public for entry in shared)
@@ -268,7 +275,7 @@ class Directory:
         self._learn(_usable(resources), _usable(templates))
         self._refuse_others(uri, providers, allowed)
         holdings = {server: self._holdings.get(server, Holding()) for server in providers if allowed(server)}
-        # As if the hidden ones were not there.
+        # As if the hidden servers did not exist.
         return [(server, uri) for server in answering(uri, holdings)]
 
     async def template(self, uri: str, allowed: Allowed = everything) -> tuple[str, str] | None:
@@ -279,7 +286,7 @@ class Directory:
         return places[0] if places else None
 
     async def awaited_prompt(self, name: str, allowed: Allowed = everything) -> str | None:
-        """The server that has a prompt, if it is not up yet, but coming."""
+        """The starting server that has a prompt; None if there is none."""
         coming = self._coming(allowed)
         if not coming:
             return None
@@ -310,7 +317,7 @@ class Directory:
         return {name for name, state in self._states().items() if state.is_coming and allowed(name)}
 
     def hidden_prompt(self, name: str, allowed: Allowed) -> str | None:
-        """The server that was meant by a prompt that was not found, if that server does not exist for whoever asked."""
+        """The server that an unresolved prompt name refers to, if that server does not exist for the caller."""
         meant = [*self._configured().names.meant(name), *self._listing(name, PROMPTS)]
         return next((server for server in meant or self._only(PROMPTS) if not allowed(server)), None)
 
@@ -324,7 +331,7 @@ class Directory:
         return next((server for server in meant or self._only(RESOURCES) if not allowed(server)), None)
 
     def _listing(self, named: str, kind: ListingKind) -> list[str]:
-        """The servers that list this name, as far as is known; the one whose public name it is first."""
+        """The servers known to list this name; if it is a public name, only the server it belongs to."""
         if kind.method not in self._made:
             return []
         found = self._made[kind.method][1]
@@ -332,17 +339,19 @@ class Directory:
         return [public.server] if public else [entry.server for entry in found.entries if entry.own == named]
 
     def _only(self, kind: ListingKind) -> list[str]:
-        """The only server with this capability, which is asked for everything that no list has."""
+        """The only server with this capability, which is asked for everything that no list contains."""
         providers = self.providers(kind.capability)
         return providers if len(providers) == 1 else []
 
     async def _of_server(self, server: str, kind: ListingKind) -> Mapping[str, Any]:
-        """What one server lists, without asking others; empty if it does not respond."""
+        """What one server lists, without asking other servers; empty if it does not respond."""
         state = self._states()[server]
-        if state.status is not ServerStatus.RUNNING:
+        if not state.is_available:
             raise _unavailable(state)
         if state.capabilities.get(kind.capability) is None:
             return {}
+        if state.is_resting and (before := self._remembered.of(server, kind)) is not None:
+            return before.entries
         answer = (await self._listings.of([server], kind))[server]
         return answer.entries if isinstance(answer, Listed) else {}
 

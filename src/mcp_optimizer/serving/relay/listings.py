@@ -1,8 +1,8 @@
 """Fetches servers' lists of prompts, resources and resource templates, within limits of time and size, and joins them.
 
-A server that announces changes is asked once, others every time. Lists do not wait for a slow server: they are sent
-without it, or with its last list, and a callback reports when its response arrives. Of a server that just came up, the
-list from before will do. Called by the directory.
+A server that announces changes is asked once, any other server every time. Lists do not wait for a slow server: they
+are sent without it, or with its last list, and a callback reports when its response arrives. For a server that just
+came up, the list from an earlier start is used if it does not respond quickly. Called by the directory.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mcp_optimizer.upstream.listing import Cursor
 logger = logging.getLogger(__name__)
 
 _LONGEST = 60.0
-"""Seconds after which a server whose list never ends is given up."""
+"""Seconds after which a server whose list never ends is abandoned."""
 
 _MOMENT = 0.25
-"""Seconds that a list waits for a server whose entries are not in it, but may decide its names."""
+"""Seconds that a list waits for a server whose entries are not in it, but may affect its names."""
 
 _AT_ONCE = 50
 """Servers asked before other tasks get a turn."""
@@ -38,12 +38,12 @@ _TTL_MS = 60_000
 """How long a list may be cached if its servers announce changes."""
 
 Call = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Asks one server: its name, method, params."""
+"""Asks one server: takes its name, the method and the params."""
 
 
 @dataclass(frozen=True)
 class ListingKind:
-    """One kind of list: how it is requested, and what identifies its entries."""
+    """One kind of list: how it is requested, and which field identifies its entries."""
 
     method: str
     result_key: str
@@ -72,10 +72,10 @@ class Listed:
 
 
 OnListed = Callable[[str, ListingKind, Listed], None]
-"""A server responded with its list."""
+"""Called when a server responds with its list."""
 
 Answer = Listed | UpstreamError | None
-"""A server's list; why it has none; or None, because it takes too long and never responded before."""
+"""A server's list; the error, if it failed; or None if it is slow and has never responded before."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class _Asking:
     is_late: bool = False
 
     def go_late(self) -> None:
-        """Somebody was answered without it."""
+        """Record that a caller was answered without this response."""
         self.is_late = True
 
 
@@ -115,26 +115,25 @@ class Listings:
         self._kept: dict[_Key, Listed] = {}
         self._said_last: dict[_Key, Listed] = {}
         self._expected: set[_Key] = set()
-        """Of which the last list is from before the server came up."""
+        """Lists whose last version is from before the server came up."""
         self._asking: dict[_Key, _Asking] = {}
         self._spoken_of: set[str] = set()
 
     def forget(self, server: str, capability: str | None = None) -> None:
-        """A server's lists changed: those of one capability, or all."""
+        """Drop a server's lists, of one capability or all, because they changed."""
         if server not in self._spoken_of:
             return
         if capability is None:
             self._spoken_of.discard(server)
         for kind in KINDS:
             if capability in (None, kind.capability):
-                # Earlier callers still get the response, but it is not cached, because the request is older than the
-                # change.
+                # Earlier callers still get the response, but it is not cached, because the request predates the change.
                 for memory in (self._kept, self._said_last, self._asking):
                     memory.pop((server, kind.method), None)
                 self._expected.discard((server, kind.method))
 
     def expect(self, server: str, kind: ListingKind, listed: Listed) -> None:
-        """A server came up that listed this before: unless it responds in a moment, that is its list."""
+        """Use a list from before the server came up, unless the server responds very soon."""
         self._spoken_of.add(server)
         self._said_last[server, kind.method] = listed
         self._expected.add((server, kind.method))
@@ -146,10 +145,10 @@ class Listings:
         is_awaited: Callable[[str], bool] = lambda _server: True,
         most: float | None = None,
     ) -> dict[str, Answer]:
-        """The lists of these servers; each has `list_seconds` to respond, counted from its request, or only `most`.
+        """The lists of these servers; each has `list_seconds`, or only `most`, to respond, counted from its request.
 
-        Of one that is not awaited, or is expected to list the same as before, the last list will do; if there is none,
-        it has a moment.
+        A server that is not awaited is represented by its last list. One that has none, or is awaited but expected to
+        list the same as before, has `_MOMENT` to respond.
         """
         found: dict[str, Answer] = {}
         asked: dict[str, _Asking] = {}
@@ -322,7 +321,7 @@ T = TypeVar("T")
 def page(
     entries: Sequence[T], key: str, params: Mapping[str, Any] | None, shown: Callable[[T], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The page at a request's cursor, under the list's own key; `shown` converts only its entries."""
+    """The page at a request's cursor, under the list's own key; `shown` converts only the entries on that page."""
     cursor = (params or {}).get("cursor")
     start = 0
     if isinstance(cursor, str) and cursor.isdecimal() and len(cursor) <= _LONGEST_CURSOR:

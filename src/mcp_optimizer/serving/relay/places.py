@@ -1,7 +1,7 @@
-"""Which server a URI belongs to: the one that lists it, otherwise the one with its scheme and authority. Pure.
+"""Decides which server a URI belongs to: the one that lists it, otherwise the one with its scheme and authority. Pure.
 
-A template that matches everything must not answer for another server's resources. Called by the directory. Also the
-bus on which a change of a resource reaches only those who watch it at that server.
+A template that matches everything must not answer for another server's resources. Called by the directory. Also
+contains the bus that reports a changed resource only to clients that watch it at that server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mcp.shared.uri_template import UriTemplate
 _BEGINNING = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?")
 _LONGEST_BEGINNING = 2_000
 _MOST_TRIED = 500
-"""Templates of one server that are compared with a URI."""
+"""Maximum number of one server's templates that are compared with a URI."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def place_of(uri: str) -> Place | None:
 
 
 def place_of_template(template: str) -> Place | None:
-    """The literal scheme and authority of a template; None if it has not even a scheme."""
+    """The literal scheme and authority of a template; None if it has no literal scheme."""
     written, brace, _ = template.partition("{")
     match = _BEGINNING.match(written, 0, _LONGEST_BEGINNING)
     if match is None:
@@ -80,7 +80,7 @@ class Holding:
         return place in self.places
 
     def has_fitting(self, uri: str, scheme: str | None) -> bool:
-        """Whether a template matches; with a scheme, only templates that contain it literally."""
+        """Whether a template matches; with a scheme, only templates that contain it literally count."""
         tried = 0
         for template, place in self.templates:
             if scheme is None or (place is not None and place.scheme == scheme):
@@ -95,14 +95,14 @@ class Holding:
 def answering(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
     """The servers to ask for a URI that none of them lists, most likely first.
 
-    First those that list others of the same scheme and authority, or have it in a template; if there are none, those
-    with a matching template of that scheme; then those with any matching template; then all.
+    First those that list other URIs of the same scheme and authority, or have both in a template; if there are none,
+    those with a matching template of that scheme; then those with any matching template; then all.
     """
     return claiming(uri, holdings) or list(holdings)
 
 
 def claiming(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
-    """The same, but only those whose lists say something about it."""
+    """Like `answering`, but only servers whose lists say something about the URI."""
     place = place_of(uri)
     if place is not None:
         if owners := [server for server, holding in holdings.items() if holding.owns(place)]:
@@ -116,21 +116,21 @@ ResourcePlace = tuple[str, str]
 """A server, and the URI of a resource there."""
 
 Watched = tuple[str, ResourcePlace]
-"""The URI that a client asked for, and what it means for that client."""
+"""The URI that a client asked for, and the resource that it means for that client."""
 
 _WATCHED: ContextVar[frozenset[Watched]] = ContextVar("watched", default=frozenset())
 
 
 @dataclass(frozen=True)
 class UpdatedAt(ResourceUpdated):
-    """A resource changed: `uri` is its server's own."""
+    """A changed resource; `uri` is the one at its server."""
 
     server: str
 
 
 @contextmanager
 def listening(watched: Iterable[Watched]) -> Iterator[None]:
-    """Whoever subscribes within watches these resources, and no others."""
+    """Subscriptions made within this block watch these resources and no others."""
     token = _WATCHED.set(frozenset(watched))
     try:
         yield
@@ -139,7 +139,7 @@ def listening(watched: Iterable[Watched]) -> Iterator[None]:
 
 
 class PlacedBus(InMemorySubscriptionBus):
-    """The SDK's bus, on which a changed resource has a place."""
+    """The SDK's bus, filtering changed resources by server as well as URI."""
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         watched = _WATCHED.get()

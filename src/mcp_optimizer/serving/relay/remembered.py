@@ -1,6 +1,6 @@
-"""What servers listed last, in this start or an earlier one: prompts, resources, templates.
+"""Remembers what servers listed last, in this start or an earlier one: prompts, resources, templates.
 
-Lists are made of it while servers start. Told by the directory what servers list; reads and stores in the background.
+These lists are used while servers start. The directory reports new ones; reads and stores in the background.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 NOTHING = Listed({}, 0, "private")
-"""The list of a server that has nothing of a kind."""
+"""The list of a server that has no entries of a kind."""
 
 
 class ListMemory(Protocol):
@@ -33,7 +33,7 @@ class Remembered:
     """The last list of each kind of each server."""
 
     def __init__(self, states: Callable[[], Mapping[str, UpstreamState]], memory: ListMemory | None, most: int) -> None:
-        """`most`: entries of one list."""
+        """`most`: maximum entries of one list."""
         self._states = states
         self._memory = memory
         self._most = most
@@ -46,38 +46,38 @@ class Remembered:
         self._saves = BackgroundTasks(logger, "What servers list could not be stored")
 
     def of(self, server: str, kind: ListingKind) -> Listed | None:
-        """What a server listed last; None if that is not known."""
+        """What a server listed last; None if unknown."""
         return self._lists.get(server, {}).get(kind.result_key)
 
     def note(self, server: str, kind: ListingKind, listed: Listed) -> None:
-        """A server listed this. A list that stays the same is not stored again."""
+        """Record a server's list. A list that stays the same is not stored again."""
         before = self.of(server, kind)
         self._lists.setdefault(server, {})[kind.result_key] = listed
         if before is None or before.entries != listed.entries:
             self._save_later(server)
 
     def forget(self, server: str) -> None:
-        """A server was removed, or its name means another one."""
+        """Forget a server that was removed, or whose name now means another one."""
         self._lists.pop(server, None)
         self._asked_for.discard(server)
 
     def recall(self, server: str) -> None:
-        """Begin to look for what a server listed at an earlier start."""
+        """Begin to load what a server listed at an earlier start."""
         if self._memory is None or server in self._asked_for:
             return
         self._asked_for.add(server)
         self._to_recall.add(server)
         if len(self._to_recall) == 1:
-            # All servers of a start are told of in one turn, and looked for together.
+            # All servers of a start are added in one turn of the event loop and loaded together.
             self._recalls.spawn(self._recall(self._memory))
 
     @property
     def is_recalled(self) -> bool:
-        """Whether everything that was looked for is found, or not."""
+        """Whether everything requested has been loaded or found missing."""
         return not self._recalls
 
     async def recalled(self) -> None:
-        """Wait until it is."""
+        """Wait until `is_recalled`."""
         await self._recalls.settled()
 
     def store(self) -> None:
@@ -91,12 +91,12 @@ class Remembered:
         self._to_recall.clear()
         for name, lists in (await memory.recall_lists(list(specs.values()))).items():
             state = self._states().get(name)
-            # Unless the name means another server by now.
+            # Skipped if the name means another server by now.
             if state is None or state.spec != specs[name]:
                 continue
             for kind in KINDS:
                 if kind.result_key in lists:
-                    # What it listed meanwhile is newer.
+                    # A list received meanwhile is newer.
                     entries = take_entries(lists[kind.result_key], kind, self._most, name)
                     self._lists.setdefault(name, {}).setdefault(kind.result_key, Listed(entries, 0, "private"))
 
@@ -108,7 +108,7 @@ class Remembered:
             self._saving = self._saves.spawn(self._save(self._memory))
 
     async def _save(self, memory: ListMemory) -> None:
-        """One server after the other: one that changes its lists all the time is stored as it is in its turn."""
+        """Saves one server after the other; one that changes its lists constantly is saved in the state at its turn."""
         while self._unsaved:
             server = self._unsaved.pop()
             state, lists = self._states().get(server), self._lists.get(server)

@@ -1,4 +1,4 @@
-"""Answers every request except tools, from all servers, as raw objects; contents pass unchecked.
+"""Answers every request except those for tools, from all servers, as raw objects whose contents are not checked.
 
 A middleware of the MCP server. Translates clients' names and URIs to the server's own, and back in results.
 """
@@ -21,7 +21,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcp_optimizer.access.audit.recording import recording, used_by
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import without_ours
@@ -58,18 +57,18 @@ class StartPatience(Protocol):
     """How long the first requests of clients wait while servers start."""
 
     async def settled(self) -> None:
-        """What is asked for may be on any server."""
+        """Wait until servers have started, for a request that may concern any of them."""
 
     async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> float | None:
-        """A list of prompts or resources is asked for, of which servers may have entries that nobody knows. Returns how
-        many seconds are left for it; None: as many as usual.
+        """Wait for a list of prompts or resources that may include entries of servers whose entries are unknown.
+        Returns the seconds left for the list; None: as many as usual.
         """
 
     async def until_up(self, server: str) -> None:
-        """What is asked for is on a server that is coming. Raises StillStarting."""
+        """Wait for the starting server that a request concerns. Raises StillStarting."""
 
     async def tools(self) -> None:
-        """A list of all tools is asked for."""
+        """Wait for a request that lists all tools."""
 
 
 Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -78,7 +77,7 @@ Permits = Callable[[Caller, str], bool]
 """Whether a caller may use a server's resources and prompts."""
 
 Hidden = Callable[[str, Allowed], str | None]
-"""The server that was meant by what was not found, if it does not exist for whoever asked."""
+"""The server that an unresolved name refers to, if that server does not exist for the caller."""
 
 
 def _everywhere(_caller: Caller, _server: str) -> bool:
@@ -90,7 +89,7 @@ def _freely(_caller: Caller) -> None:
 
 
 class Relay:
-    """Resources, prompts, completion, log levels, subscriptions."""
+    """Handles resources, prompts, completion, log levels and subscriptions."""
 
     def __init__(
         self,
@@ -111,9 +110,9 @@ class Relay:
 
         `tools_ready` waits until changed tools can be listed, before clients are notified.
 
-        `first_start` waits, only at first, until servers are up: many clients ask immediately.
+        `first_start` waits until servers are up, at the first start only: many clients ask immediately.
 
-        `memory` has what servers listed at earlier starts.
+        `memory` stores what servers listed at earlier starts.
         """
         self._pool = pool
         self._trail = trail
@@ -152,7 +151,7 @@ class Relay:
         }
 
     def middleware(self, server_info: Callable[[], dict[str, Any]]) -> ServerMiddleware[Any]:
-        """For the MCP server that calls itself `server_info`."""
+        """The middleware for the MCP server that identifies itself as `server_info`."""
         return partial(self._handle, server_info)
 
     async def _handle(
@@ -174,7 +173,7 @@ class Relay:
         return await call_next(ctx)
 
     async def _tell_roots(self, key: str, method: str) -> None:
-        """Tell servers that a client's roots changed; changes that come meanwhile are sent once, afterwards."""
+        """Tell servers that a client's roots changed; changes that arrive meanwhile are sent once, afterwards."""
         if key in self._telling_roots:
             self._telling_roots[key] = True
             return
@@ -205,19 +204,19 @@ class Relay:
         return partial(self._permits, self.clients.caller(ctx))
 
     async def _until_up(self, ctx: Context) -> None:
-        """Wait for the server that a request means; if that is not known, for all that are in their first start."""
+        """Wait for the server that a request means; if that is unknown, for all servers in their first start."""
         awaited = await self._awaited(ctx, *_named(ctx.method, ctx.params or {}))
         await (self.first_start.settled() if awaited is None else self.first_start.until_up(awaited))
 
     async def _awaited(self, ctx: Context, key: str, named: Any) -> str | None:
-        """The server of what is named by its name or URI, if it is not up yet, but coming."""
+        """The starting server that a name or URI refers to; None if there is none."""
         if not self._coming or not isinstance(named, str):
             return None
         find = self._directory.awaited_prompt if key == "name" else self._directory.awaited_resource
         return await find(named, self._allowed(ctx))
 
     async def _watched_are_up(self, ctx: Context) -> None:
-        """Before a client listens for resources of servers that are coming; those that do not come are left out."""
+        """Wait for the starting servers of the resources to listen for; those that do not come up are left out."""
         wanted = (ctx.params or {}).get("notifications")
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
         awaited = set[str]()
@@ -235,7 +234,7 @@ class Relay:
         return places
 
     def _record_denial(self, ctx: Context, named: Mapping[str, str], hidden: Hidden) -> None:
-        """What a client named was not found: because its server does not exist for it?"""
+        """Record a denial if what a client named was not found because its server does not exist for it."""
         if self._trail is None:
             return
         (name,) = named.values()
@@ -322,7 +321,7 @@ class Relay:
         self.changes.announce("tools")
 
     def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
-        """A notification from a server that is meant for all clients."""
+        """Handle a notification from a server that is meant for all clients."""
         if method == "notifications/resources/updated":
             if (place := self._subscriptions.changed(server, params)) is not None:
                 self._tasks.spawn(self.changes.updated(place))
@@ -334,23 +333,23 @@ class Relay:
 
     def on_state(self, state: UpstreamState) -> None:
         """A server came or went, and its lists with it."""
-        is_running = state.status is ServerStatus.RUNNING
+        is_running = state.is_available
         has = frozenset(state.capabilities) & self._told if is_running else frozenset[str]()
         if self._running.get(state.name) != has or not is_running:
             self._directory.forget(state.name)
         self._directory.follow(state)
         self._announce(self._running.get(state.name, frozenset()) ^ has)
         self._running[state.name] = has
-        if state.is_coming:
+        if state.is_coming and not state.is_resting:
             self._coming.add(state.name)
         elif state.name in self._coming:
             self._coming.discard(state.name)
-            # What it listed at an earlier start may have been listed, and is not there any more.
+            # Entries from an earlier start may have been sent to clients, and are gone now.
             gone = {kind for kind in ("prompts", "resources") if self._directory.remembers(state.name, kind)}
             self._announce(({"tools"} | gone) & self._told - has)
 
     def on_gone(self, server: str) -> None:
-        """A server was removed, or its name means another one from now on."""
+        """Handle a server that was removed, or whose name means another one from now on."""
         gone = {kind for kind in ("prompts", "resources") if self._directory.remembers(server, kind)}
         self._directory.remove(server)
         self._coming.discard(server)
@@ -363,18 +362,18 @@ class Relay:
 
 
 def _named(method: str, params: Mapping[str, Any]) -> tuple[str, Any]:
-    """How a request names what it means, and the name; None if it means no prompt or resource of a running server."""
+    """The parameter that names a request's target, and its value; None if it names nothing on a running server."""
     if method == "completion/complete":
         reference = params["ref"]
         key = "name" if reference.get("type") == "ref/prompt" else "uri"
         return key, reference.get(key)
     key = "name" if method == "prompts/get" else "uri"
-    # A subscription ends here, whatever its server does.
+    # A subscription is ended here, whatever its server does.
     return key, params.get(key) if method != "resources/unsubscribe" else None
 
 
 class _NoWaiting:
-    """For servers that run."""
+    """Waits for nothing: for servers that already run."""
 
     async def settled(self) -> None: ...
 

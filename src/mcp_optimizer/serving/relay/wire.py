@@ -1,7 +1,7 @@
-"""What goes out to clients: results with the fields of their revision, errors, and only JSON that can be written.
+"""What is sent to clients: results with the fields of their revision, errors, and only JSON that can be written.
 
 A server's JSON can contain half surrogate pairs, infinite numbers and any depth, which our writers cannot write: one
-such value would cost a client its stream.
+such value would break a client's stream.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def for_era(
     ttl_ms: int | None = None,
     scope: str = "private",
 ) -> dict[str, Any]:
-    """A result as this revision defines it. `ttl_ms` is how long a list may be cached; the server's own hints take
+    """A result as this revision defines it. `ttl_ms`: how long a list may be cached; the server's own hints take
     precedence.
     """
     if version not in MODERN_PROTOCOL_VERSIONS:
@@ -49,7 +49,7 @@ def for_era(
 
 
 def renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:
-    """What was read, under the URI that the client used."""
+    """A result of reading, with its contents under the URI that the client used."""
     contents = result.get("contents")
     if not isinstance(contents, list):
         return result
@@ -58,7 +58,7 @@ def renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:
 
 
 def as_mcp_error(error: OptimizerError) -> MCPError:
-    """A JSON-RPC error. A server's own one keeps its code and its data."""
+    """A JSON-RPC error. An error from a server keeps its code and its data."""
     if isinstance(error, UpstreamRefusal):
         return MCPError(error.code, str(error), error.data)
     hint = {"retryAfter": error.retry_after} if isinstance(error, ServerBusy | TooManyCalls) else None
@@ -67,7 +67,7 @@ def as_mcp_error(error: OptimizerError) -> MCPError:
 
 
 def as_tool_result(error: OptimizerError, most: int) -> dict[str, Any]:
-    """The result of a tool call that failed, because a model can act on that."""
+    """The result of a failed tool call; a result, because a model can act on that."""
     return {"content": [{"type": "text", "text": for_model(error, most)}], "isError": True}
 
 
@@ -92,7 +92,7 @@ def sendable(value: dict[str, Any]) -> dict[str, Any]:
             if kind is str:
                 mended = mended or not (item.isascii() or _is_text(item))
             elif kind is dict:
-                # Not by a call for each key: nearly all are short names.
+                # Checked inline, without a call for each key: nearly all are short names.
                 for key in item:
                     if type(key) is not str or not key.isascii():
                         mended = mended or not _is_text(key)
@@ -129,7 +129,7 @@ _READING: Final = RiskClass(Risk.READ, "default")
 def record_denial(
     trail: AuditTrail | None, caller: Caller, method: str, params: Mapping[str, Any], server: str
 ) -> None:
-    """`server`: the one that was meant."""
+    """Record a denied request. `server`: the one that the request referred to."""
     decision, used = Decision(Effect.DENY, _because(caller, server), _READING), used_by(params)
     arguments = {key: value for key, value in params.items() if key != "_meta"}
     with suppress(CallRefused), recording(trail, caller, method) as record:

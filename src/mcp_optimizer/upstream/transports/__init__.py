@@ -1,1 +1,1 @@
-"""Carries messages to one server and back: child processes over stdio, streamable HTTP, and the SSE transport."""
+"""Transports that carry messages to one server and back: stdio with a child process, streamable HTTP, and SSE."""

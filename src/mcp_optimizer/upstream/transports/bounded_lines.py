@@ -1,7 +1,7 @@
 """Splits chunks of bytes into lines of bounded length as they arrive. Knows no transport.
 
-A reader of bytes that are already there never waits, so it never yields to the event loop by itself: `TimeSlice` says
-when it must. Used for pipes of servers and clients, and for event streams.
+A reader of bytes that have already arrived never waits, so it never yields to the event loop by itself: `TimeSlice`
+tells it when to. Used for pipes of servers and clients, and for event streams.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from mcp_optimizer.largejson.large_messages import LARGE
 
 _SLICE_SECONDS = 0.002
-"""Seconds. A call needs some ten turns of the event loop, and each may be preceded by one of these."""
+"""Seconds. A call needs about ten iterations of the event loop, and each may be delayed by one such slice."""
 
 
 class TimeSlice:
-    """The turns of one reader."""
+    """The time slices of one reader."""
 
     def __init__(self) -> None:
         self._ends = time.monotonic() + _SLICE_SECONDS
@@ -33,14 +33,14 @@ class TimeSlice:
 
 
 _KEPT = 1_000
-"""Bytes kept of both ends of a dropped line; one of them contains the id."""
+"""Bytes kept of each end of a dropped line: one end contains the id."""
 
 _ENDLESS = 4
 """A dropped line longer than this multiple of the limit counts as endless."""
 
 
 class EndlessLine(Exception):
-    """A line never ends, so there is nothing to wait for."""
+    """A line is so long that it counts as endless."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class OverlongLine:
 async def lines(
     chunks: AsyncIterator[bytes], most: int, *, gives_up: bool = True
 ) -> AsyncIterator[bytes | bytearray | OverlongLine]:
-    """Accumulates in one bytearray, so completing a long line copies nothing. With `gives_up`, raises on an endless
-    line.
+    """Split chunks into lines. Accumulates in one bytearray, so completing a long line copies nothing. With `gives_up`,
+    raises EndlessLine on an endless line.
     """
     partial = bytearray()
     dropping: _Dropping | None = None
@@ -81,7 +81,7 @@ async def lines(
                 yield line
                 continue
             partial += line
-            # A large line is returned as it is; its reader takes it in parts.
+            # A large line is returned as a bytearray, uncopied; its reader consumes it in parts.
             whole = partial if len(partial) >= LARGE else bytes(partial)
             partial = bytearray()
             yield whole

@@ -1,7 +1,7 @@
-"""Connects a peer to its server over a child process, streamable HTTP or the SSE transport, and chooses which of them.
+"""Connects a peer to its server over stdio, streamable HTTP or the SSE transport, and chooses among them.
 
-`TransportChoice` says what a supervisor tries next after a start that failed; `Connect` is what tests replace. Knows no
-handshake.
+`TransportChoice` decides what a supervisor tries next after a failed start; `Connect` is the seam that tests replace.
+Knows no handshake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_STREAMABLE = (400, 404, 405)
 
 
 class TransportChoice:
-    """Some legacy servers exit when probed, and some URLs without a type are SSE."""
+    """The transport and era to try. Some legacy servers exit when probed, and some URLs without a type are SSE."""
 
     def __init__(self, spec: ServerSpec) -> None:
         self._declared = spec.transport
@@ -33,11 +33,11 @@ class TransportChoice:
 
     @property
     def is_legacy(self) -> bool:
-        """Whether to begin with `initialize`. The SSE transport is older than modern MCP: nothing to probe for."""
+        """Whether to begin with `initialize`. The SSE transport is older than modern MCP, so it needs no probe."""
         return self._exits_when_probed or self.transport is Transport.SSE
 
     def try_another(self, diagnostics: Diagnostics) -> bool:
-        """After a start that failed: whether there is another way to try at once."""
+        """After a failed start, switch to another way of connecting; returns whether to try it at once."""
         if self._declared is Transport.STDIO:
             # If legacy fails too, the next run starts with modern again.
             hung_up = diagnostics.child is not None and diagnostics.child.hung_up
@@ -56,8 +56,8 @@ Connect = Callable[[ServerSpec, Transport, Peer, Diagnostics], AbstractAsyncCont
 
 
 def connecting(authorize: Authorize = no_authorization, *, network: bool = True) -> Connect:
-    """The real transports; `authorize` says how servers over HTTP are told who calls, `network` whether child processes
-    get our variables for proxies and certificates.
+    """The real transports. `authorize` returns the authorizations for HTTP servers. `network`: whether child processes
+    get our environment variables for proxies and certificates.
     """
 
     def connect(
@@ -72,7 +72,7 @@ connected = connecting()
 
 
 def one_by_one(connect: Connect, pacer: Pacer) -> Connect:
-    """The same, but thousands of servers that start in one turn of the event loop are connected in as many turns."""
+    """The same, but paced: at most one server begins to connect in each iteration of the event loop."""
 
     @asynccontextmanager
     async def begin(

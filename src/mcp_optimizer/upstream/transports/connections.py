@@ -1,8 +1,8 @@
-"""HTTP/1.1 over kept connections: the transport below httpx, for the many small requests of a gateway.
+"""HTTP/1.1 over kept connections: a transport for httpx, made for the many small requests of a gateway.
 
 For every request, httpx's own transport asks every kept connection whether it is still open, and it parses in Python.
-Here a connection reports when it is closed, and a C parser reads it: `benchmarks/results/http_pool.md` has what that
-saves. httpx still handles addresses, headers, cookies and encodings; MCP is not known here.
+Here a connection reports its own end, and a C parser reads responses; `benchmarks/results/http_pool.md` shows the
+savings. httpx still handles addresses, headers, cookies and encodings. Used by `http_client`; knows no MCP.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import httptools
 import httpx2
 
 Origin = tuple[str, str, int]
-"""Scheme, host and port: what a connection leads to."""
+"""Scheme, host and port that a connection leads to."""
 
 _MOST_IDLE = 64
 _MOST_UNREAD = 256 * 1024
-"""Bytes of a response that may wait for their reader; beyond that, reading pauses."""
+"""Maximum bytes of a response that wait for their reader; beyond that, reading pauses."""
 _SLICE = 16 * 1024
-"""Bytes parsed in one go."""
+"""Bytes parsed at a time."""
 _LONG_SLICE = 0.0005
-"""Seconds after which a slice took more work than a normal response: it consists of tiny chunks."""
+"""Parsing time, in seconds, beyond which a slice is no normal response but consists of tiny chunks."""
 _REST = 5
 """The pause after such a slice, as a multiple of the time it took."""
 _NEXT_ADDRESS = 2.0
 """Seconds after which the next address of a host is tried, if it has several."""
 _FINISHING = 0.25
-"""Seconds that a server has to end a response whose rest is not needed, so that its connection can be kept."""
+"""Seconds for a server to end a response whose rest is not needed, so that its connection can be kept."""
 _MOST_FINISHING = 32
 _MOST_REST = 4 * 1024
-"""Bytes of such a rest."""
+"""Maximum bytes of such a rest."""
 
 
 class KeptConnections(httpx2.AsyncBaseTransport):
@@ -65,7 +65,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         return httpx2.Response(status, headers=headers, stream=ArrivingBody(connection, self._free))
 
     def _kept(self, origin: Origin) -> _Connection | None:
-        """The most recently used connection; if that one is too old, all are."""
+        """The most recently used free connection; if it has been idle for too long, so have all others."""
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
@@ -80,7 +80,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
                 try:
                     return await self._open_one(origin)
                 except OSError:
-                    # Once more, because the server may just be starting.
+                    # Try once more, because the server may just be starting.
                     return await self._open_one(origin)
         except TimeoutError:
             raise httpx2.ConnectTimeout(f"no connection within {patience:g} s") from None
@@ -113,7 +113,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         raise OSError(f"{host} has no address")
 
     def _free(self, connection: _Connection, needs_rest: bool) -> None:
-        """The response was read as far as it is needed, or its reader left."""
+        """Keep or close a connection whose response was read as far as needed, or whose reader left."""
         if connection.is_arriving and not needs_rest and len(self._finishing) < _MOST_FINISHING:
             self._finishing.add(connection)
             connection.finish(self._finished)
@@ -156,7 +156,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         self._idle.clear()
         for connection in list(self._open):
             connection.close()
-        # The event loop closes a connection in its next turn.
+        # The event loop closes connections in its next iteration.
         await asyncio.sleep(0)
 
 
@@ -172,11 +172,11 @@ class ArrivingBody(httpx2.AsyncByteStream):
         return self._connection.body()
 
     def arrived(self) -> bytes | None:
-        """All of it, if it came in one piece and was not read yet; then nothing is left to read."""
+        """The complete body, if it came in one piece and was not read yet; it can be taken only once."""
         return self._connection.whole_body()
 
     def rest_is_not_needed(self) -> None:
-        """What was read is enough. If the rest is short and comes at once, the connection outlives this body."""
+        """Ignore the rest of the body. If it is short and comes at once, the connection is kept."""
         self._needs_rest = False
 
     async def aclose(self) -> None:
@@ -223,12 +223,12 @@ class _Connection(asyncio.Protocol):
         self._error: httpx2.TransportError | None = None
 
     def become_free(self) -> None:
-        """From now on it waits for its next request."""
+        """Note that the connection now waits for its next request."""
         self.free_since = self.loop.time()
 
     @property
     def can_be_kept(self) -> bool:
-        # What is not parsed yet would be taken for the next response.
+        # Unparsed data would be taken for the next response.
         return self._is_complete and self._stays_open and not self.is_closed and not self._unparsed
 
     @property
@@ -237,14 +237,14 @@ class _Connection(asyncio.Protocol):
         return not self._is_complete and not self._is_paused and self._resting is None and not self.is_closed
 
     def finish(self, finished: Callable[[_Connection], None]) -> None:
-        """Ignore the rest of the response. Calls `finished` at its end; closes the connection if that does not come."""
+        """Ignore the rest of the response. Calls `finished` at its end; closes the connection if it takes too long."""
         self._finished = finished
         self._unread.clear()
         self._unread_size = 0
         self._giving_up = self.loop.call_later(_FINISHING, self.close)
 
     async def exchange(self, message: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Send a request; returns the status and headers of its response. The body is read from `body`."""
+        """Send a request; returns the status and headers of its response. `body` reads the rest."""
         assert self._transport is not None
         self._begin()
         self._is_answering = True
@@ -254,7 +254,7 @@ class _Connection(asyncio.Protocol):
         return self._status, self._headers
 
     def whole_body(self) -> bytes | None:
-        """The body, if it came in one piece; it is given away."""
+        """The complete body, if it came in one piece; can be taken only once."""
         return self._unread.pop() if self._is_complete and len(self._unread) == 1 and not self._is_paused else None
 
     async def body(self) -> AsyncIterator[bytes]:
@@ -303,7 +303,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._is_answering or self._is_complete:
-            # Data without a request.
+            # The server sent data without a request.
             self.close()
             return
         self._unparsed += data
@@ -311,7 +311,7 @@ class _Connection(asyncio.Protocol):
             self._parse()
 
     def _parse(self) -> None:
-        """Parses received data, one slice at a time. A server whose few bytes make much work is slowed down."""
+        """Parse received data, one slice at a time. Slows down a server whose few bytes cause much work."""
         self._resting = None
         data, self._unparsed = self._unparsed, b""
         for at in range(0, len(data), _SLICE):
@@ -330,7 +330,7 @@ class _Connection(asyncio.Protocol):
             finished(self)
 
     def _no_longer_finishing(self) -> Callable[[_Connection], None] | None:
-        """Who wanted to hear of the end of the response."""
+        """Stop waiting for the end of an ignored response; returns the callback, if any."""
         finished, self._finished = self._finished, None
         if self._giving_up is not None:
             self._giving_up.cancel()
@@ -342,7 +342,7 @@ class _Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-            # The parser buffers incomplete headers, and those that follow a body.
+            # The parser buffers incomplete headers, and trailers, without a limit of its own.
             self._head_size += 0 if self._status else len(data)
             if self._head_size > self._header_bytes:
                 raise httptools.HttpParserError(f"its headers are longer than {self._header_bytes:,} bytes")
@@ -369,7 +369,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._is_complete:
-            # More than one response to one request.
+            # The server sent more than one response to one request.
             self.close()
         else:
             self._headers = []
@@ -378,7 +378,7 @@ class _Connection(asyncio.Protocol):
         if self._is_complete:
             return
         if self._status:
-            # After the body: counted, and not taken for a header.
+            # A trailer after the body: counted, but not kept as a header.
             self._head_size += len(name) + len(value)
         else:
             self._headers.append((name, value.strip(b" \t")))
@@ -420,7 +420,7 @@ def written_line(method: str, url: httpx2.URL) -> bytes:
 
 
 def written_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A line for each; after the last, an empty one must follow."""
+    """One line per header; the caller must append an empty line."""
     lines = []
     for name, value in headers:
         if b"\n" in value or b"\r" in value or b"\n" in name or b"\r" in name:
@@ -430,5 +430,5 @@ def written_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def written_head(request: httpx2.Request) -> bytes:
-    """All of a request but its body."""
+    """A complete request except for its body."""
     return written_line(request.method, request.url) + written_headers(request.headers.raw) + b"\r\n"

@@ -1,6 +1,7 @@
 """Reads a server's HTTP responses within limits: complete bodies, and the events of a stream.
 
-Decompresses here, because httpx would unpack a kilobyte into a gigabyte before anything could count it.
+Decompresses the bodies itself, because httpx would unpack a kilobyte into a gigabyte before it could be counted. Used
+by the HTTP transports.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PIECE = 256 * 1024
 """Bytes decompressed at a time."""
 _GZIP = zlib.MAX_WBITS | 16
 _LONGEST_FIELD = 64
-"""Bytes within which the name of an event's field ends."""
+"""Maximum bytes of the name of an event's field."""
 _LONGEST_ID = 1_000
 _ENDLESS = 4
 """A dropped event longer than this multiple of the limit counts as endless."""
@@ -49,11 +50,11 @@ class SseEvent:
     retry: float | None = None
     """Seconds."""
     size: int = field(default=0, compare=False)
-    """Bytes received for it, including what was not kept."""
+    """Bytes received for it, including those not kept."""
     is_overlong: bool = False
 
     def add(self, line: bytearray, most: int) -> None:
-        """Take in one line: `name: value`, or a comment."""
+        """Add one line: `name: value`, or a comment."""
         self.size += len(line) + 1
         if self.size > _ENDLESS * most:
             raise EndlessLine
@@ -83,7 +84,7 @@ class SseEvent:
             self.data += line
 
     def lose_data(self) -> None:
-        """Some of it was too long to be kept."""
+        """Mark the event as too long to be kept completely."""
         self.is_overlong = True
 
 
@@ -120,7 +121,7 @@ def _arrived(response: httpx2.Response, most: int) -> bytes | None:
 
 
 def leave_rest(response: httpx2.Response) -> None:
-    """What was read of it is enough, although it has not ended."""
+    """Ignore the rest of a response that has not ended."""
     if isinstance(response.stream, ArrivingBody):
         response.stream.rest_is_not_needed()
 

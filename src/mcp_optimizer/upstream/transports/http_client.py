@@ -1,5 +1,6 @@
-"""The HTTP client for one server: its headers, its proxy, kept connections, and who calls. Knows no MCP, and nothing of
-logins. A request that is refused for its headers was not carried out, so it is sent again if there are other headers.
+"""The HTTP client for one server: its headers, proxy, kept connections and authorization. Used by the HTTP transports;
+knows no MCP, and nothing of logins. A request that was refused for its headers was not carried out, so it is sent again
+if there are other headers.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from mcp_optimizer.upstream.transports.connections import (
 
 CONNECT_TIMEOUT = 10.0
 _IDLE = 3.0
-"""Seconds an idle connection is kept: less than servers keep theirs (often 5), so the server does not close one at the
-moment it is used.
+"""Seconds an idle connection is kept: less than servers keep theirs (often 5), so that the server does not close one
+just as it is used.
 """
 _REFUSALS = (401, 403)
 _MOST_ATTEMPTS = 3
 
 
 class _Beginning(NamedTuple):
-    """The same part of many requests: the address, and the headers that the entry or httpx gives to each."""
+    """The part that many requests share: the request line, and the headers that the entry or httpx adds."""
 
     url: httpx2.URL
     own: frozenset[bytes]
@@ -44,7 +45,7 @@ class _Beginning(NamedTuple):
 
 
 class ServerClient(httpx2.AsyncClient):
-    """A client over kept connections, or through a proxy over httpx's own."""
+    """A client over kept connections, or over httpx's own connections if there is a proxy."""
 
     def __init__(self, headers: Mapping[str, str], kept: KeptConnections | None) -> None:
         # No read timeout: a stream may be silent for hours, and each call has its own deadline.
@@ -55,15 +56,15 @@ class ServerClient(httpx2.AsyncClient):
         super().__init__(transport=kept, headers=headers, timeout=timeout, verify=verify, limits=limits)
         self._kept = kept
         self._beginnings: dict[str, _Beginning] = {}
-        """By method."""
+        """The shared beginnings, by method."""
 
     async def exchange(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
     ) -> httpx2.Response:
-        """The response, not yet read, which the caller closes.
+        """Send a request; returns the response, not yet read, which the caller must close.
 
-        As by `send`, which spends as much time on redirects, cookies and passwords in addresses as on all the rest,
-        and nearly no server has any.
+        A faster `send`, which spends half of its time on redirects, cookies and passwords in addresses, although hardly
+        any server has these.
         """
         if self._kept is None or self.is_closed or url.userinfo or len(self.cookies.jar):
             request = self.build_request(method, url, content=content, headers=headers)
@@ -81,7 +82,7 @@ class ServerClient(httpx2.AsyncClient):
         return response
 
     def _beginning(self, method: str, url: httpx2.URL, own: Collection[bytes]) -> _Beginning:
-        """What all requests to this address begin with, which have headers of their own with these names."""
+        """The beginning of all requests to this address whose own headers have these names."""
         known, names = self._beginnings.get(method), frozenset(own)
         if known is None or known.url is not url or known.own != names:
             others = [header for header in self.build_request(method, url).headers.raw if header[0].lower() not in own]
@@ -97,7 +98,7 @@ def _ssl_context() -> Any:
 
 
 class AuthorizedHttp:
-    """A client, and what its server wants to know."""
+    """A client that adds the authorization for its server, and retries refused requests with other headers."""
 
     def __init__(self, client: ServerClient, authorization: Authorization | None) -> None:
         self._client = client
@@ -106,7 +107,7 @@ class AuthorizedHttp:
     async def send(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
     ) -> httpx2.Response:
-        """The response, not yet read, which the caller closes."""
+        """Send a request; returns the response, not yet read, which the caller must close."""
         attempts = 0
         while True:
             attempts += 1
@@ -127,7 +128,7 @@ class AuthorizedHttp:
     async def stream(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncIterator[httpx2.Response]:
-        """The response, closed at the end."""
+        """Send a request; the response is closed at the end of the context."""
         response = await self.send(method, url, headers, content)
         try:
             yield response
@@ -145,7 +146,7 @@ class AuthorizedHttp:
     async def _other_headers(
         self, authorization: Authorization, response: httpx2.Response, sent: Mapping[str, str]
     ) -> bool:
-        # Several headers of this name are one list.
+        # httpx joins several headers of this name into one list.
         challenges = response.headers.get("www-authenticate", "")
         try:
             return await authorization.refused(response.status_code, challenges, sent)
@@ -155,7 +156,7 @@ class AuthorizedHttp:
 
 def http_client(spec: ServerSpec, limits: Limits = DEFAULT_LIMITS) -> ServerClient:
     """A client for one server, through the proxy from the environment, if any."""
-    # The only encoding whose size `http_bodies` can bound.
+    # gzip is the only encoding whose decompressed size `http_bodies` can limit.
     headers = {"accept-encoding": "gzip", **spec.headers}
     is_proxied = is_proxied_address(httpx2.URL(spec.url))
     kept = None if is_proxied else KeptConnections(_ssl_context, _IDLE, limits.answer_header_bytes)

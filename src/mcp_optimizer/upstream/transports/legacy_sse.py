@@ -1,6 +1,6 @@
 """A server over the SSE transport: one stream for everything it sends, and a URL to post everything to.
 
-Our own client, because the SDK's reads events of any size and decompresses without a limit.
+Not the SDK's client, because that reads events of any size and decompresses without a limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_ENDPOINT = 4_000
 async def legacy_sse(
     spec: ServerSpec, peer: Peer, diagnostics: Diagnostics, authorization: Authorization | None = None
 ) -> AsyncIterator[None]:
-    """Bind the peer to a server at a URL, for as long as its stream is open."""
+    """Bind the peer to a server at a URL while the context is open."""
     async with http_client(spec, peer.limits) as client, anyio.create_task_group() as tasks:
         wire = _LegacySse(httpx2.URL(spec.url), AuthorizedHttp(client, authorization), peer, diagnostics)
         peer.bind(wire)
@@ -72,7 +72,7 @@ class _LegacySse:
         except LoginNeeded as needed:
             reason = needed
         except ExchangeLost as error:
-            # One that was never sent says itself why.
+            # An exchange that was never sent already carries its reason.
             reason = ServerGone(str(error)) if error.was_sent else error
         finally:
             if not self._endpoint.done():
@@ -92,7 +92,7 @@ class _LegacySse:
                 await self._peer.room()
 
     def _within_origin(self, told: bytearray) -> httpx2.URL:
-        """The URL to post to. Must be on the server itself, because requests carry its headers, which are secrets."""
+        """The URL to post to. It must have the server's own origin, because requests carry its secret headers."""
         try:
             url = self._url.join(told[:_LONGEST_ENDPOINT].decode("ascii").strip())
         except (ValueError, httpx2.InvalidURL):

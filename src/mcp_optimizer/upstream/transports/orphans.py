@@ -1,15 +1,15 @@
-"""Ends a gateway's servers when the gateway itself cannot, because it was killed.
+"""Ends a gateway's servers if the gateway was killed and cannot do so itself.
 
 `processes` starts it as `python -I -S orphans.py MARK`, once for all servers of a gateway, in a session of its own. It
 uses only the standard library, so it starts in milliseconds and stays small. It knows no MCP and imports nothing
 of this package. Its stdin is a pipe that only the gateway holds:
 
     +PID        a server was started, as the leader of the process group PID
-    -PID CHILD  it was ended; everything it started that carries its mark CHILD ends now
+    -PID CHILD  it was ended; end every process that carries its mark CHILD now
     !           the gateway stops: end everything without delay
 
-The pipe closes when the gateway ends, for whatever reason. Processes that a server started in a session of their own
-left its group and are found by the mark in their environment (Linux only).
+The pipe closes when the gateway ends, for any reason. Processes that a server started in sessions of their own are not
+in its group; they are found by the mark in their environment (Linux only).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import sys
 import time
 
 VARIABLE = "MCP_OPTIMIZER_CHILD"
-"""The variable with the mark: the gateway's own, a point, and a number for each server."""
+"""The variable with the mark: the gateway's own mark, a dot, and the server's number."""
 
 _GRACE = 0.5
-"""Seconds that servers have to end after the gateway's end closed their stdin, and again after SIGTERM."""
+"""Seconds for servers to end after the gateway's end closed their stdin, and again after SIGTERM."""
 
 _TOGETHER = 0.2
-"""Seconds for which ended servers are collected: many may end at once, and scanning for marks takes a while."""
+"""Seconds to collect ended servers: many may end at once, and scanning for marks takes a while."""
 
 _POLL = 0.02
 
 
 def main() -> None:
-    """Wait for the end of the gateway, then end its remaining processes."""
+    """Wait until the gateway ends, then end its remaining processes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     gateway, groups = sys.argv[1], set[int]()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _watch(groups: set[int]) -> bool:
-    """Track the servers until the pipe ends; returns whether they should then end at once."""
+    """Track the servers until the pipe closes; returns whether to end them without delay."""
     at_once, rest, ended = False, b"", list[str]()
     scan_at = 0.0
     while True:
@@ -59,7 +59,7 @@ def _watch(groups: set[int]) -> bool:
             started = time.monotonic()
             _send(signal.SIGKILL, set(), marked(*(f"{child}\0" for child in ended)))
             ended = []
-            # With thousands of processes, scanning must not take all our time.
+            # With thousands of processes, scanning must not take all the time.
             scan_at = time.monotonic() + 10 * (time.monotonic() - started)
             continue
         chunk = os.read(0, 65_536)
@@ -79,13 +79,13 @@ def _watch(groups: set[int]) -> bool:
 
 
 def marked(*beginnings: str) -> set[int]:
-    """The processes whose mark has this prefix; the text elsewhere in an environment does not count."""
+    """The processes whose mark has one of these prefixes. Text elsewhere in an environment does not count."""
     wanted = tuple(f"\0{VARIABLE}={beginning}".encode() for beginning in beginnings)
     found = set()
     try:
         numbers = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
-        # Not available on this system.
+        # This system has no /proc.
         return set()
     for number in numbers:
         environment = _environment(number)

@@ -43,39 +43,39 @@ _NETWORK = frozenset(
     | {"CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NPM_CONFIG_CAFILE", "PIP_CERT"}
     | {"UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "GIT_SSL_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "DENO_TLS_CA_STORE"}
 )
-"""How a process reaches the network at all behind a proxy, or with an authority of an organisation's own. In capitals;
-proxies are set in small letters as often.
+"""Variables that a process needs to reach the network behind a proxy, or with an organisation's own certificate
+authority. In upper case; compared without case, because proxies are often set in lower case.
 """
 
 DEEPEST = 2
-"""How many gateways a gateway may be nested in. One in front of another is useful; more are probably a loop."""
+"""How many gateways a gateway may be nested in. One behind another is useful; more are probably a loop."""
 
 EOF_GRACE = 0.7
-"""Seconds a child has to end after its stdin closes. All three fit into the time for shutdown."""
+"""Seconds for a child to end after its stdin closes. The three graces together fit into the time for shutdown."""
 TERM_GRACE = 0.5
-"""Seconds it has after SIGTERM."""
+"""Seconds for it to end after SIGTERM."""
 _KILL_GRACE = 0.3
-"""Seconds for the system to clear a killed child away."""
+"""Seconds for the system to clear away a killed child."""
 
 _POLL = 0.01
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _HAS_GROUPS = sys.platform != "win32"
 
 _NO_FILES = (errno.EMFILE, errno.ENFILE, -1)
-"""Error numbers of a process start when no more files may be opened; -1 is uvloop's."""
+"""Error numbers of a process start if no more files may be opened; -1 is uvloop's."""
 
 _UNREAD = 64 * 1024
-"""Bytes of a child's output; of twice as many unread ones, no more are taken from the pipe."""
+"""Buffer limit for a child's output, in bytes; at twice as many unread bytes, reading from the pipe pauses."""
 
 _RELEASE = 1.0
-"""Seconds that the watcher has for processes that children left behind."""
+"""Seconds for the watcher to end processes that children left behind."""
 
 
 def child_environment(
     configured: Mapping[str, str], ours: Mapping[str, str], *, network: bool = True
 ) -> dict[str, str]:
-    """A child's environment: what any process needs to run, and with `network` to reach it, and what its entry
-    configures; nothing else of ours.
+    """A child's environment: the variables that its entry configures, and of ours only those that any process needs to
+    run and, with `network`, to reach the network.
     """
     passed = _NEEDED_TO_RUN | _NETWORK if network else _NEEDED_TO_RUN
     needed = {
@@ -93,11 +93,11 @@ def depth(environment: Mapping[str, str]) -> int:
 
 
 class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
-    """As asyncio makes them, but the stdout of a child can show its lines as they arrive."""
+    """asyncio's pipes, but with a `LineReader` for the child's stdout, which passes on lines as they arrive."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        # uvloop's is none of asyncio's classes.
+        # uvloop's transport is not one of asyncio's classes.
         stdout = cast("asyncio.SubprocessTransport", transport).get_pipe_transport(1)
         assert stdout is not None
         self.stdout = LineReader(_UNREAD)
@@ -105,7 +105,7 @@ class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
 
 
 class PipedProcess(asyncio.subprocess.Process):
-    """A process whose pipes can be closed, even if one that it started still holds their other ends."""
+    """A process whose pipes can be closed even if a process that it started still holds their other ends."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, pipes: _Pipes, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(transport, pipes, loop)
@@ -116,7 +116,7 @@ class PipedProcess(asyncio.subprocess.Process):
 
 
 async def spawn(spec: ServerSpec, *, network: bool = True) -> PipedProcess:
-    """Start a server with pipes to it; the caller must `end` it. Raises OSError with advice for the user."""
+    """Start a server with pipes; the caller must `end` it. Raises OSError with advice for the user."""
     environment = child_environment(spec.env, os.environ, network=network)
     executable = shutil.which(spec.command, path=environment.get("PATH"))
     if executable is None:
@@ -125,7 +125,7 @@ async def spawn(spec: ServerSpec, *, network: bool = True) -> PipedProcess:
         )
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
         raise FileNotFoundError(f"its folder {spec.cwd} does not exist")
-    # Ours come last: a server file must not be able to hide its servers from us, or our depth.
+    # Our variables come last: a server file must not be able to hide its servers from the watcher, or our depth.
     environment |= {DEPTH_VARIABLE: str(depth(os.environ) + 1)}
     mark, loop = _watch.expect(), asyncio.get_running_loop()
     try:
@@ -153,7 +153,7 @@ async def spawn(spec: ServerSpec, *, network: bool = True) -> PipedProcess:
 
 
 def _why_not(error: OSError) -> str:
-    """Why a process could not be started, in words."""
+    """Why a process could not be started, for the user."""
     if error.errno not in _NO_FILES:
         return f"it cannot be started: {error.strerror or error}"
     limit = ""
@@ -168,7 +168,7 @@ def _why_not(error: OSError) -> str:
 
 
 async def end(process: PipedProcess, grace: float = EOF_GRACE) -> None:
-    """Close stdin, as the protocol prescribes; then SIGTERM; then SIGKILL. For the complete group."""
+    """End a child: close its stdin, as the protocol prescribes, then send SIGTERM and SIGKILL to its whole group."""
     assert process.stdin is not None
     try:
         with contextlib.suppress(OSError, RuntimeError):
@@ -185,7 +185,9 @@ async def end(process: PipedProcess, grace: float = EOF_GRACE) -> None:
 
 
 async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Whether it ends in time. Not `process.wait()`, which also waits for pipes that a grandchild may hold."""
+    """Wait for a process; returns whether it ended in time. Not `process.wait()`, which also waits for pipes that a
+    grandchild may hold.
+    """
     deadline = time.monotonic() + seconds
     while process.returncode is None:
         if time.monotonic() > deadline:
@@ -203,7 +205,8 @@ def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -
 
 
 class _Watch:
-    """Our end of the watcher: started with the first child, told of every other, released after the last.
+    """Our connection to the watcher, which is started with the first child, notified of every child, and released after
+    the last.
 
     One per process, however many gateways it contains. Nothing waits for the watcher to start: messages stay in the
     pipe until then. Without a watcher, children are still ended on normal shutdown.
@@ -219,7 +222,7 @@ class _Watch:
         self._process: subprocess.Popen[bytes] | None = None
 
     def expect(self) -> str:
-        """A child is about to be started; returns its mark."""
+        """Note that a child is about to be started; returns its mark."""
         if self._pipe is None and _HAS_GROUPS:
             self._start()
         self._numbers += 1
@@ -228,7 +231,7 @@ class _Watch:
         return mark
 
     def forget(self, mark: str) -> None:
-        """It could not be started."""
+        """Note that the child with this mark could not be started."""
         self._expected.discard(mark)
 
     def began(self, group: int, mark: str) -> None:
@@ -241,18 +244,18 @@ class _Watch:
             self._tell(f"-{group} {mark}")
 
     async def release(self) -> None:
-        """If no child is left, let the watcher end what the children left behind, and then itself."""
+        """If no child is left, let the watcher end the processes that children left behind, and then itself."""
         if self._pipe is None or self._groups or self._expected:
             return
         self._tell("!")
-        # Its scan must not find processes that are started next.
+        # A new mark, because the watcher's scan must not find processes that are started next.
         process, self._gateway = self._drop_watcher(), ""
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, _RELEASE)
 
     def kill(self) -> None:
-        """Kill every child and everything they started, at once."""
+        """Kill every child and everything it started, at once."""
         for group in list(self._groups):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, _KILL)
@@ -269,7 +272,7 @@ class _Watch:
             return
         # A watcher that stops reading must not block us.
         os.set_blocking(self._pipe, False)
-        # In a thread, because starting a process takes milliseconds that the first servers need not wait for.
+        # In a thread, because starting a process takes milliseconds, and the first servers need not wait for it.
         self._starting = threading.Thread(target=self._run, args=(reading, self._gateway), daemon=True)
         self._starting.start()
         for group in self._groups:
@@ -278,7 +281,7 @@ class _Watch:
     def _run(self, reading: int, gateway: str) -> None:
         command = [sys.executable, "-I", "-S", str(Path(orphans.__file__)), gateway]
         null = subprocess.DEVNULL
-        # Without our own mark, if we are a server ourselves, because the watcher must outlive us.
+        # Without our own mark, which we have if another gateway started us: the watcher must outlive us.
         environment = {name: value for name, value in os.environ.items() if name != orphans.VARIABLE}
         try:
             self._process = subprocess.Popen(
@@ -295,7 +298,7 @@ class _Watch:
         try:
             os.write(self._pipe, f"{line}\n".encode())
         except OSError:
-            # Something ended it; the next child starts another.
+            # The watcher was ended from outside; the next child starts another.
             if (process := self._drop_watcher()) is not None:
                 process.poll()
 
@@ -312,10 +315,10 @@ _watch = _Watch()
 
 
 async def release() -> None:
-    """After the last child of this process ended: make sure that nothing they started is left."""
+    """After the last child of this process has ended, end everything that children left behind."""
     await _watch.release()
 
 
 def kill_all() -> None:
-    """Kill every child of this process now; for a process that ends in a moment."""
+    """Kill every child of this process now. For a process that is about to exit."""
     _watch.kill()

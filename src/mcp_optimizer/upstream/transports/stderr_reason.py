@@ -1,7 +1,7 @@
-"""Finds the line of a server's stderr that tells a person why it ended or what it waits for.
+"""Finds the line of a server's stderr that best explains why it ended or what it waits for. Called by `stdio`. Pure.
 
-Pure; called with the last lines that a child wrote. The last one is often a help text, a stack frame or the place of a
-log file: tracebacks, package managers and container engines each say the reason somewhere else.
+The last line is often a help text, a stack frame or the path of a log file: tracebacks, package managers and container
+engines each state the reason elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STATED = re.compile(
     re.IGNORECASE,
 )
 _FRAME = re.compile(r"""at |File ".*", line \d+|node:internal|\^+$|~+\^|[{}\[\]()]+,?$|\.\.\. \d+ |Node\.js v\d""")
-"""Frames, marks under code, and what Node.js prints after a stack."""
+"""Stack frames, marks under code, and lines that Node.js prints after a stack."""
 _DETAIL = re.compile(r"[\w$]+: .*,?$")
 """A property of an error that Node.js prints after its stack: `code: 'MODULE_NOT_FOUND',`."""
 _USAGE = re.compile(r"usage:|try '.*--help'|for (?:more )?(?:help|information)|see '.* --help'|run '.* --help'", re.I)
@@ -34,7 +34,7 @@ _BECAUSE = re.compile(r"(?:▶|`->|Caused by:)\s*(.+)")
 
 
 def telling_line(lines: Sequence[str]) -> str:
-    """The line that says most; the last one if none stands out, and nothing if there is none."""
+    """The most informative line; the last one if none stands out, and empty if there is none."""
     said = [text for line in lines if (text := line.strip(_AROUND)).strip() and text.lower() not in _TITLES]
     for find in (_from_npm, _from_uv, _from_containers, _from_exception, _from_statement):
         if found := find(said):
@@ -54,11 +54,11 @@ def _from_npm(said: Sequence[str]) -> str:
 
 
 def _from_uv(said: Sequence[str]) -> str:
-    """The first line of what uv says, and the reason that it draws below."""
+    """The first line of uv's message, and the reason in the tree below it."""
     for at, line in enumerate(said):
         begins = _RESOLVING.match(line)
         if begins and at + 1 < len(said) and (because := _BECAUSE.match(said[at + 1])):
-            # The rest of a long reason follows, indented.
+            # A long reason continues on the next, indented lines.
             rest = [more for more in said[at + 2 : at + 4] if not _FRAME.match(more) and not more.startswith("hint")]
             return " ".join([f"{begins.group(1).rstrip(':')}:", because.group(1), *rest])
     return ""
@@ -69,12 +69,12 @@ def _from_containers(said: Sequence[str]) -> str:
 
 
 def _from_exception(said: Sequence[str]) -> str:
-    """The last exception of a traceback: of a chain, the one that ended the program."""
+    """The exception that ended the program, in a chain of exceptions."""
     of_python = any(line.startswith("Traceback (most recent call last)") for line in said)
     found = [line for line in said if _EXCEPTION.match(line) and not _FRAME.match(line)]
     if not found:
         return ""
-    # Node.js prints the error before its stack, and the errors that caused it after; Python prints the causes first.
+    # Node.js prints the error first and its causes after the stack; Python prints the causes first.
     return found[-1] if of_python else found[0]
 
 
@@ -88,5 +88,5 @@ def _from_statement(said: Sequence[str]) -> str:
 
 
 def _is_detail(line: str) -> bool:
-    """Whether it is a property of an error, which says less than the error itself."""
+    """Whether a line is a property of an error, which says less than the error itself."""
     return bool(_DETAIL.fullmatch(line)) and line.partition(":")[0] in {"code", "errno", "syscall", "path", "url"}

@@ -1,8 +1,8 @@
 """Runs a server as a child process and speaks newline-delimited JSON-RPC with it.
 
-Our own client rather than the SDK's, for five reasons: the exit code and the last lines of stderr tell a user what is
-wrong; a child that prints anything but MCP is given up instead of being logged line by line forever; long lines are
-joined once; a child gets no more of our environment than it needs; and a child that does not read takes no memory.
+Replaces the SDK's client for five reasons: the exit code and the last lines of stderr show a user what is wrong; a
+child that prints anything but MCP is given up instead of being logged line by line forever; long lines are joined only
+once; a child gets no more of our environment than it needs; and a child that does not read fills no memory.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from mcp_optimizer.upstream.transports.stderr_reason import telling_line
 
 
 class ChildInput:
-    """Writes one message at a time, and only after the child took the one before: a child that does not read takes no
-    memory.
+    """Writes one message at a time, each only after the child took the one before, so that a child that does not read
+    fills no memory.
     """
 
     def __init__(self, stdin: asyncio.StreamWriter, hang_up: Callable[[], None]) -> None:
-        """`hang_up` is told that the child no longer reads."""
+        """`hang_up` is called if the child no longer reads."""
         self._stdin = stdin
         self._pipe = stdin.transport
         self._hang_up = hang_up
         self._turn = asyncio.Lock()
         self._waiting = 0
-        """How many messages have to wait for others, or for the child."""
+        """How many messages wait for others, or for the child."""
 
     async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
         if self._waiting or not self._is_taken():
@@ -58,11 +58,11 @@ class ChildInput:
             await self._in_turn(None)
 
     def _is_taken(self) -> bool:
-        """Whether everything so far is in the pipe, and the child is there, as nearly always."""
+        """Whether everything so far is in the pipe, and the pipe is open, as nearly always."""
         return not self._pipe.get_write_buffer_size() and not self._pipe.is_closing()
 
     async def _in_turn(self, message: Message | None) -> None:
-        """Wait until everything before is in the pipe, and then the message."""
+        """Wait until everything before is in the pipe, then write the message, if any, and wait for it too."""
         self._waiting += 1
         try:
             async with self._turn:
@@ -81,9 +81,9 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 256 * 1024
 _HEAD = 200
-"""Bytes of a line that are examined to see whether it is meant as a message."""
+"""Bytes of a line examined to see whether it is meant as a message."""
 _GARBAGE_LIMIT = 100
-"""Consecutive lines that are not MCP before a child is given up."""
+"""Consecutive non-MCP lines before a child is given up."""
 
 
 def plain(text: str) -> str:
@@ -92,7 +92,7 @@ def plain(text: str) -> str:
 
 
 class ChildProcess:
-    """A running child and its output, which is shown without its secrets."""
+    """A running child and its output, with its secrets removed."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class ChildProcess:
         self._is_endless = False
         self._being_ended = False
         self.gave_up = False
-        """Whether it printed so much that is not MCP that nobody reads on."""
+        """Whether it printed so many lines that are not MCP that its output is no longer read."""
         self.hung_up = False
 
     @property
@@ -118,25 +118,25 @@ class ChildProcess:
         return self._process.pid
 
     def hang_up(self) -> None:
-        """The child ended the connection. Ignored once we began to end it ourselves."""
+        """Note that the child ended the connection. Ignored once we have begun to end it ourselves."""
         if not self._being_ended:
             self.hung_up = True
 
     def will_be_ended(self) -> None:
-        """We end it ourselves, from now on."""
+        """Note that we end the child ourselves from now on."""
         self._being_ended = True
 
     def spoke_mcp(self) -> None:
         self._garbage.clear()
 
     def printed(self, line: str) -> None:
-        """It printed a line that is not MCP; after too many in a row it is given up."""
+        """Note a line that is not MCP; after too many in a row the child is given up."""
         self._garbage.append(line)
         self._stray = self._stray or line
         self.gave_up = len(self._garbage) >= _GARBAGE_LIMIT
 
     def complained(self, line: str) -> None:
-        """It wrote a line to its stderr."""
+        """Note a line that the child wrote to its stderr."""
         self.stderr_tail.append(line)
         self._heard(line)
 
@@ -144,7 +144,7 @@ class ChildProcess:
         self._is_endless = True
 
     def failure(self) -> Failure | None:
-        """Why the connection to this child ended, as far as known; nothing if we ended it."""
+        """Why the connection to this child ended, if known; None if we ended it."""
         if self._is_endless:
             return Failure(FailureKind.NOT_MCP, "it prints an endless line on its stdout")
         if self.gave_up:
@@ -164,12 +164,12 @@ class ChildProcess:
         return Failure(FailureKind.EXITED, f"{how}; it printed: {self.stray!r}" if self.stray else how)
 
     def waiting(self) -> str:
-        """The line of its stderr that says most about its state."""
+        """The most informative line of its stderr."""
         return self._redactor.text(telling_line(self.stderr_tail))
 
     @property
     def stray(self) -> str:
-        """The first line that it printed and that is not MCP."""
+        """The first line on its stdout that is not MCP."""
         return self._redactor.text(self._stray)
 
 
@@ -184,8 +184,8 @@ def _signal_name(number: int) -> str:
 async def run_child(
     spec: ServerSpec, peer: Peer, heard: Callable[[str], None] = lambda _line: None, *, network: bool = True
 ) -> AsyncIterator[ChildProcess]:
-    """Start the child and bind the peer to it; on exit, end it and everything it started. `heard` is told each line of
-    its stderr. `network`: it gets our variables for proxies and certificates.
+    """Start the child and bind the peer to it; on exit, end it and everything it started. `heard` is called with each
+    line of its stderr. `network`: it gets our environment variables for proxies and certificates.
     """
     process = await processes.spawn(spec, network=network)
     child = ChildProcess(process, Redactor(spec), peer.limits, heard)
@@ -215,7 +215,7 @@ async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess,
                 await large.take(line)
             elif line and not line.isspace():
                 _take(_parsed(line), line, child, peer)
-            # The next message may be hours away, and this one megabytes long.
+            # Free the line: it may be megabytes long, and the next message may be hours away.
             del line
             if child.gave_up:
                 return
@@ -231,7 +231,7 @@ async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess,
 
 
 class _LargeMessages:
-    """Reads large messages in threads, so that responses behind one need not wait."""
+    """Reads large messages in threads, so that later responses need not wait."""
 
     def __init__(self, child: ChildProcess, peer: Peer) -> None:
         self._child = child
@@ -240,7 +240,7 @@ class _LargeMessages:
         self._sizes: dict[asyncio.Task[None], int] = {}
 
     async def take(self, line: bytes | bytearray) -> None:
-        # Together no more than one may be: who sends many at once is read as fast as they are taken in.
+        # All messages in progress together are limited to the size of one, so a child that sends many is slowed down.
         while self._sizes and sum(self._sizes.values()) + len(line) > self._peer.limits.message_bytes:
             await asyncio.wait(self._sizes, return_when=asyncio.FIRST_COMPLETED)
         task = self._tasks.spawn(_take_large(line, self._child, self._peer))
@@ -262,7 +262,7 @@ def _parsed(line: bytes | bytearray) -> Any:
 
 
 def _took_response(child: ChildProcess, peer: Peer, line: bytes) -> bool:
-    """Whether a line that arrived alone is a response, which was passed on; anything else is read in its turn."""
+    """Pass on a line that arrived alone if it is a response; returns whether it was. Other lines are read in order."""
     message = _parsed(line)
     if not isinstance(message, dict) or "jsonrpc" not in message or "id" not in message or "method" in message:
         return False
@@ -280,7 +280,7 @@ async def _take_large(line: bytes | bytearray, child: ChildProcess, peer: Peer) 
 
 
 def _take(message: Any, line: bytes | bytearray, child: ChildProcess, peer: Peer) -> None:
-    """Pass a message on; counts lines that are not messages, and gives up after too many."""
+    """Pass a message on; note a line that is not a message, which may make the child be given up."""
     if isinstance(message, list) or (isinstance(message, dict) and "jsonrpc" in message):
         child.spoke_mcp()
         peer.receive(message)
@@ -296,11 +296,11 @@ async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess, limits: Limits) -> None:
-    """Keep the beginnings of the last lines. Progress bars end theirs with a carriage return only."""
+    """Keep the beginnings of the last lines. A carriage return alone also ends a line, as progress bars use it."""
     assert process.stderr is not None
     partial, most = b"", max(limits.stderr_lines, limits.log_lines)
     async for chunk in _chunks(process.stderr):
-        # Of very many lines in one piece, only the last are kept.
+        # If one chunk contains very many lines, keep only the last.
         *ended, rest = chunk.replace(b"\r", b"\n").rsplit(b"\n", most + 1)
         if len(ended) > most:
             del ended[0]

@@ -1,7 +1,7 @@
 """A server over streamable HTTP: one POST per message, whose HTTP response is the result or a stream that ends with it.
 
-The HTTP response to a call is read in the caller's own task: nothing passes from task to task, and a caller that leaves
-closes the HTTP response. A POST that breaks is one lost exchange: the server may be alive.
+The HTTP response to a call is read in the caller's own task: nothing passes between tasks, and cancelling the call
+closes the HTTP response. A POST that breaks is one lost exchange: the server may still be alive.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ logger = logging.getLogger(__name__)
 _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
-"""Visible ASCII, as the protocol says; it does not limit the length."""
+"""Visible ASCII, as the protocol requires. The maximum length is ours; the protocol sets none."""
 _RECONNECT = 1.0
-"""Seconds before a stream that ended is opened again, if the server does not say."""
+"""Seconds before a stream that ended is reopened, if the server does not specify it."""
 _SHORTEST_PAUSE = 0.1
 _LONGEST_PAUSE = 60.0
 _MOST_RECONNECTS = 3
 """Consecutive reconnects without any event."""
 _GOODBYE = 1.0
-"""Seconds for telling the server that its session ends; it will notice anyway."""
+"""Seconds for telling the server that its session ends, which it will notice anyway."""
 
 
 @asynccontextmanager
@@ -77,7 +77,7 @@ class _StreamableHttp:
         elif (version := headers.get(_VERSION_HEADER)) is not None:
             self._headers[_VERSION_HEADER] = version
         if method == "notifications/cancelled" and self._headers.get(_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS:
-            # In modern, closing the response was the message.
+            # In modern, closing the response is the cancellation.
             return
         with BrokenExchanges():
             response = await self._http.send("POST", self._url, {**self._headers, **headers}, to_wire(message))
@@ -111,7 +111,7 @@ class _StreamableHttp:
 
     async def _read_body(self, response: httpx2.Response, asked: int | None) -> None:
         answer = await json_of(await whole_body(response, self._most))
-        # An error of the transport has no id; it answers what was sent.
+        # An error of the transport has no id; it answers the message that was sent.
         if asked is not None and isinstance(answer, dict) and answer.get("id") is None:
             answer["id"] = asked
         self._peer.receive(answer, asked)
@@ -121,7 +121,7 @@ class _StreamableHttp:
             raise ExchangeLost("its response contains no readable message")
 
     async def _read_stream(self, response: httpx2.Response, asked: int | None) -> None:
-        """Until the response is complete; a server may close the stream early and continue on request."""
+        """Read until the response is complete; a server may close the stream early and continue it on request."""
         last_event, pause = await self._read_events(response, asked, None)
         failures = 0
         while asked is not None and self._peer.awaits(asked):
@@ -171,7 +171,7 @@ class _StreamableHttp:
             try:
                 async with self._http.stream("GET", self._url, headers) as response:
                     if response.status_code >= 400:
-                        # The server has no such stream.
+                        # The server does not offer this stream.
                         return
                     failures = 0
                     last_event, pause = await self._read_events(response, None, headers.get("last-event-id"))

@@ -1,6 +1,6 @@
-"""The tables of the first release, and the oldest schema whose gateways can use them.
+"""Creates the tables of the first release, and records the oldest schema whose gateways can use them.
 
-Numbers before this one are of databases that no release made; `db.schema` recognises them by that.
+Databases with a lower number were made before the first release; `db.schema` recognises them by that.
 """
 
 import sqlalchemy as sa

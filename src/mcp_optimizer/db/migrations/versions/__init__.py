@@ -1,1 +1,1 @@
-"""The numbered steps of the schema, oldest first."""
+"""The numbered migrations of the schema, oldest first."""
