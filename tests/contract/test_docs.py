@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from mcp_optimizer.cli import program
 from mcp_optimizer.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -32,12 +31,6 @@ def test_the_reference_pages_are_what_the_code_says(page: str) -> None:
 
 def test_every_option_is_described() -> None:
     assert [name for name, info in Settings.model_fields.items() if not info.description] == []
-
-
-def test_every_command_is_in_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = [one.name or one.callback.__name__ for one in program().registered_commands if one.callback]
-    assert [name for name in commands if f"mcp-optimizer {name}" not in readme] == []
 
 
 def test_links_in_the_documentation_lead_somewhere() -> None:

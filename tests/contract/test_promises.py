@@ -1,6 +1,6 @@
-"""Every promise in the README's "What you can rely on" has a test that proves it, and no test names any other promise.
+"""Every promise of `docs/promises.md` has a test that proves it, and no test names any other promise.
 
-Each paragraph of the README lists the ids of its promises in a comment; a test names them in `@pytest.mark.promise`.
+Each paragraph of the page lists the ids of its promises in a comment; a test names them in `@pytest.mark.promise`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 
 
 def paragraphs() -> list[str]:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"^## What you can rely on\n(.*?)^## ", readme, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    return re.split(r"^- ", found[1], flags=re.MULTILINE)[1:]
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    return re.split(r"^- ", page, flags=re.MULTILINE)[1:]
 
 
 def ids(paragraph: str) -> list[str]:

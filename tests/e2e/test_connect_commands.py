@@ -89,6 +89,14 @@ async def test_a_client_is_connected_and_disconnected_byte_for_byte(home: Path) 
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
 
 
+async def test_a_client_can_be_given_only_some_servers(home: Path) -> None:
+    done = await run(home, "connect", "codex", "--servers", "lab", "--yes")
+    assert done.code == 0, done.err
+    entry = tomllib.loads((home / ".codex" / "config.toml").read_text())["mcp_servers"]["mcp-optimizer"]
+    assert entry["args"][-3:] == [str(home / ".config" / "mcp-optimizer" / "mcp.json"), "--servers", "lab"]
+    assert "mcp-optimizer-gateway" in entry["command"]
+
+
 async def test_nothing_is_written_where_nobody_can_be_asked(home: Path) -> None:
     for more in ((), ("--json",)):
         refused = await run(home, "connect", "codex", *more)

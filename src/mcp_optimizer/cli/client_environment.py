@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcp_optimizer import __version__
 from mcp_optimizer.config.settings import APP_NAME, Settings
 from mcp_optimizer.errors import ConfigurationError
 
@@ -59,15 +60,23 @@ def backups_of(settings: Settings) -> Backups:
 _SECONDS_OF_A_COMMAND = 60
 
 
+PROGRAM = "mcp-optimizer-gateway"
+"""The script that no other package has; `mcp-optimizer` may be another package's."""
+
+
 def this_program() -> list[str]:
-    """The command that starts this program from any folder."""
+    """The command that starts this program from any folder: a path, or uvx with our name and version."""
+    from mcp_optimizer.config.clients.own_entry import is_temporary
+
     ending = ".exe" if sys.platform == "win32" else ""
-    beside = Path(sys.executable).absolute().with_name(f"mcp-optimizer{ending}")
+    beside = Path(sys.executable).absolute().with_name(f"{PROGRAM}{ending}")
+    if is_temporary(str(beside)) and (uvx := shutil.which("uvx")):
+        return [str(Path(uvx).absolute()), f"{PROGRAM}@{__version__}"]
     if beside.is_file():
         return [str(beside)]
-    if found := shutil.which("mcp-optimizer"):
+    if found := shutil.which(PROGRAM):
         return [str(Path(found).absolute())]
-    return [str(Path(sys.executable).absolute()), "-P", "-m", "mcp_optimizer"]
+    return [str(Path(sys.executable).absolute()), "-P", "-m", "mcp_optimizer_gateway"]
 
 
 def run_client(words: Sequence[str]) -> str:

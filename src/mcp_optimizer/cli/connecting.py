@@ -401,7 +401,8 @@ def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
         warn(f"{file} is the server file of this folder: anyone who can change the folder decides which programs start")
     if not file.exists():
         warn(f"There is no server file at {file} yet: mcp-optimizer import, or mcp-optimizer init {file}")
-    started = (*words[1:], "serve", "--config", str(file))
+    only = ("--servers", settings.servers) if settings.servers else ()
+    started = (*words[1:], "serve", "--config", str(file), *only)
     return OurGateway(words[0], started, variables=variables_of(file))
 
 

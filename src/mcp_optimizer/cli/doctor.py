@@ -10,7 +10,7 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -227,7 +227,9 @@ async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: lis
             row["advice"] = advice
     about = _about_all(rows, settings)
     healthy = not about and not broken and all(row["status"] in ("running", "stopped") for row in rows)
+    beside = other_package(distribution_files)
     if as_json:
+        about |= {"environment": beside} if beside else {}
         did = {key: lines for key, lines in (("fixed", fixed), ("fixable", left)) if lines}
         found = {"scripts": broken} if broken else {}
         print_json({"healthy": healthy, "servers": rows, **about, **found, **did})
@@ -235,7 +237,30 @@ async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: lis
         _show(rows, about)
         _show_scripts(broken)
         _show_fixes(fixed, left)
+        if beside:
+            console().print(beside, style="yellow", soft_wrap=True)
     return healthy
+
+
+def distribution_files(name: str) -> Sequence[str] | None:
+    """The files of a distribution that is installed in this environment, or None."""
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        return [str(file) for file in files(name) or ()]
+    except PackageNotFoundError:
+        return None
+
+
+def other_package(files_of: Callable[[str], Sequence[str] | None]) -> str:
+    """What to do if the package whose name is like ours has put its files over ours."""
+    if "mcp_optimizer/__init__.py" not in (files_of("mcp-optimizer") or ()):
+        return ""
+    return (
+        "Another package, `mcp-optimizer`, is installed in this environment, and both have the command `mcp-optimizer` "
+        "and the import package `mcp_optimizer`. `mcp-optimizer-gateway` starts this one in any case. Give each an "
+        "environment of its own: uv tool install mcp-optimizer-gateway"
+    )
 
 
 async def _broken_scripts(optimizer: Optimizer) -> list[dict[str, str]]:

@@ -158,7 +158,7 @@ def _program() -> tuple[str, ...]:
     started = Path(sys.argv[0]).absolute()
     if started.name.startswith("mcp-optimizer") and os.access(started, os.X_OK):
         return (str(started),)
-    return (sys.executable, "-P", "-m", "mcp_optimizer")
+    return (sys.executable, "-P", "-m", "mcp_optimizer_gateway")
 
 
 def _refuse_foreign(file: Path) -> None:

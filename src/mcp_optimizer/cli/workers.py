@@ -252,4 +252,4 @@ def _described(code: int) -> str:
 
 async def supervise(settings: Settings) -> int:
     """Run the workers to their end; returns the exit code."""
-    return await GatewayWorkers(settings, [sys.executable, "-P", "-m", "mcp_optimizer", *sys.argv[1:]]).run()
+    return await GatewayWorkers(settings, [sys.executable, "-P", "-m", "mcp_optimizer_gateway", *sys.argv[1:]]).run()

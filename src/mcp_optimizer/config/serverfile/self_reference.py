@@ -21,7 +21,7 @@ SAME_FILE = (
 )
 SAME_ADDRESS = "it is the address of this gateway itself; remove the entry"
 
-_NAMES = frozenset({"mcp-optimizer", "mcp-optimizer-gateway", "mcp_optimizer"})
+_NAMES = frozenset({"mcp-optimizer", "mcp-optimizer-gateway", "mcp_optimizer", "mcp_optimizer_gateway"})
 _ENDING = re.compile(r"\.(exe|cmd|bat)$|[\[@=<>~!].*$")
 """What may follow the name of a program or package: an extension, extras, a version."""
 

@@ -268,6 +268,6 @@ def test_the_documentation_shows_the_entry_that_is_written(client: ClientProgram
     shown = parsed(section.partition(f"```{client.kind.lower()}\n")[2].partition("```")[0], client.kind)
     for key in client.known_files[0].servers[0]:
         shown = shown[key]
-    gateway = OurGateway("/path/to/mcp-optimizer", ("serve", "--config", "/path/to/mcp.json"))
+    gateway = OurGateway("/path/to/mcp-optimizer-gateway", ("serve", "--config", "/path/to/mcp.json"))
     (entry,) = shown if isinstance(shown, list) else shown.values()
     assert entry == client.writing.entry(gateway, DEFAULT_NAME)
