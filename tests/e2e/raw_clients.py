@@ -147,7 +147,7 @@ class HttpClient:
 
 
 _METHOD = re.compile(rb'"method": "([a-z/A-Z]{1,80})"')
-_NAME = re.compile(rb'"params": \{"(?:name|uri)": "([a-z_:/0-9]{1,80})"')
+_NAME = re.compile(rb'"params": \{"(?:name|uri|taskId)": "([ -!#-\[\]-~]{1,300})"')
 
 
 def answer_of(response: httpx2.Response) -> dict[str, Any]:

@@ -63,7 +63,7 @@ LIVE: Final = frozenset[str]().union(OF_SERVERS, *_TOLD)
 NEEDS_RESTART: Final = frozenset(
     "config demo database mode encoding encoder encoder_key learn_from_use learn_shapes detail signature_notes "
     "schema_notes name_servers network_variables "
-    "dialect groups tool_profile description_writer description_writer_key client_profiles token_estimate "
+    "dialect groups tool_profile app_tools description_writer description_writer_key client_profiles token_estimate "
     "cache_megabytes kept_hours kept_megabytes start_timeout call_timeout start_servers idle_timeout "
     "restart_pause restart_pause_max "
     "max_in_flight max_waiting client_sessions answer_timeout limits workers peer_address shutdown_timeout "

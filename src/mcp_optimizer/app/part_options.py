@@ -190,6 +190,7 @@ def server_options(settings: Settings) -> ServerOptions:
         native=is_native(settings),
         split_calls=settings.split_calls,
         scripts=ScriptMode(settings.scripts),
+        app_tools=settings.app_tools,
     )
 
 

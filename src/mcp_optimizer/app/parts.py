@@ -242,6 +242,7 @@ def build_parts(
         permissions.take_turn,
         names.question if names is not None else None,
         ingestion,
+        gateway.pages,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)

@@ -125,7 +125,7 @@ class RunningTools:
             for record, alone, longer in zip(self.named.table.records, self.named.alone, self.named.longer, strict=True)
         ]
         self._plain_tokens = {
-            server: sum(tool.tokens for tool in self._plain[found.start : found.stop] if tool is not None)
+            server: sum(tool.listed_tokens for tool in self._plain[found.start : found.stop] if tool is not None)
             for server, found in self.named.table.ranges.items()
         }
         self._frozen: tuple[tuple[CatalogTool | None, ...], bytes] | None = None
@@ -159,7 +159,7 @@ class RunningTools:
         else:
             gone = self._tools[place]
             self._tools[place] = [None] * len(found)
-            self.baseline_tokens -= sum(tool.tokens for tool in gone if tool is not None)
+            self.baseline_tokens -= sum(tool.listed_tokens for tool in gone if tool is not None)
             self._leave(self.named.sharing.get(server, ()))
 
     def _join(self, sharing: Sequence[tuple[int, str]]) -> None:
@@ -171,7 +171,7 @@ class RunningTools:
             if before == 1:
                 self._rename(name)
             tool = tools[position] = (alone[position] or longer[position]) if not before else longer[position]
-            self.baseline_tokens += tool.tokens if tool is not None else 0
+            self.baseline_tokens += tool.listed_tokens if tool is not None else 0
 
     def _leave(self, sharing: Sequence[tuple[int, str]]) -> None:
         """Remove tools with shared names; a tool that is now the only one with such a name is renamed."""
@@ -190,7 +190,7 @@ class RunningTools:
             if before is not None:
                 tool = (self.named.alone[position] if is_alone else None) or self.named.longer[position]
                 self._tools[position] = tool
-                self.baseline_tokens += (tool.tokens if tool is not None else 0) - before.tokens
+                self.baseline_tokens += (tool.listed_tokens if tool is not None else 0) - before.listed_tokens
 
 
 _SPARE_TERMS = 20_000

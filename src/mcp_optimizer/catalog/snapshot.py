@@ -48,10 +48,20 @@ class Snapshot:
     def _is_running(self) -> bytes:
         return bytes(tool is not None for tool in self.tools) if self.mask is None else self.mask
 
+    @lazy
+    def _is_for_models(self) -> bytes:
+        """The same without the tools that only pages may call."""
+        if not (hidden := self.names.for_apps):
+            return self._is_running
+        mask = bytearray(self._is_running)
+        for position in hidden:
+            mask[position] = False
+        return bytes(mask)
+
     @property
     def allowed(self) -> Mask:
         """The mask of positions that may be found."""
-        return np.frombuffer(self._is_running, dtype=np.bool_)
+        return np.frombuffer(self._is_for_models, dtype=np.bool_)
 
     @lazy
     def sent_tokens(self) -> int:
@@ -84,8 +94,9 @@ class Snapshot:
         """Positions of tools, by server and by name."""
         if self.table is not None:
             return self.table
-        others = ((tool.name, at) for at, tool in enumerate(self.running) if tool.name != tool.record.name)
-        return NameTable.of([tool.record for tool in self.running], ServerNames(self.states), others)
+        running = self.callable
+        others = ((tool.name, at) for at, tool in enumerate(running) if tool.name != tool.record.name)
+        return NameTable.of([tool.record for tool in running], ServerNames(self.states), others)
 
     @lazy
     def by_name(self) -> Mapping[str, CatalogTool]:
@@ -107,12 +118,31 @@ class Snapshot:
 
     @lazy
     def running(self) -> tuple[CatalogTool, ...]:
-        """The tools of running and expected servers, by server and name."""
+        """The tools of running and expected servers, by server and name, that models may see."""
+        return tuple(self.at(compress(range(len(self.tools)), self._is_for_models)))
+
+    @lazy
+    def callable(self) -> tuple[CatalogTool, ...]:
+        """The same, and the tools that only pages may call."""
         return tuple(self.at(compress(range(len(self.tools)), self._is_running)))
 
+    @lazy
+    def of_apps(self) -> tuple[CatalogTool, ...]:
+        """The tools of running servers that declare something for hosts that show pages."""
+        return tuple(self.at(self.names.with_page))
+
+    @lazy
+    def page_owners(self) -> Mapping[str, tuple[str, ...]]:
+        """The servers whose tools name a page, by its URI there. Many servers do not list their pages."""
+        found: dict[str, dict[str, None]] = {}
+        for tool in self.of_apps:
+            if tool.record.app is not None and tool.record.app.page:
+                found.setdefault(tool.record.app.page, {})[tool.server] = None
+        return {page: tuple(servers) for page, servers in found.items()}
+
     def of_server(self, server: str) -> tuple[CatalogTool, ...]:
-        """The tools of one server, if it runs."""
-        return tuple(self.at(self.names.of_server(server)))
+        """The tools of one server, if it runs, that models may see."""
+        return tuple(tool for tool in self.at(self.names.of_server(server)) if not tool.record.is_for_apps_only)
 
     def at(self, positions: Iterable[int]) -> list[CatalogTool]:
         return [tool for position in positions if (tool := self.tools[position]) is not None]
@@ -133,7 +163,7 @@ class Snapshot:
             tools=tuple(tools),
             index=self.index.confined(at, entries),
             states=states,
-            baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
+            baseline_tokens=sum(tool.listed_tokens for tool in tools if tool is not None),
             table=NameTable.of(records, names.servers if named is None else names.servers.among(named), others),
             mask=None,
             unapproved=self.unapproved.of(states),
@@ -143,7 +173,7 @@ class Snapshot:
     @property
     def has_tools(self) -> bool:
         """Whether any tool can be found."""
-        return any(self._is_running)
+        return any(self._is_for_models)
 
     @lazy
     def starting(self) -> frozenset[str]:

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from mcp_optimizer.compression.compress import without_envelope
+from mcp_optimizer.domain.extensions import AppTool, app_tool
 from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.deprecation import successors
@@ -38,6 +39,8 @@ class ToolRecord:
     """The claims of its annotations about its effects."""
     sent_tokens: int = 0
     """The part of `token_count` that clients send to a model: the name, the description and the input schema."""
+    app: AppTool | None = None
+    """What it declares for hosts that show pages."""
 
     @property
     def name(self) -> str:
@@ -50,6 +53,11 @@ class ToolRecord:
     @property
     def definition_hash(self) -> str:
         return self.definition.definition_hash
+
+    @property
+    def is_for_apps_only(self) -> bool:
+        """Whether its server's pages may call it and models may not see it."""
+        return self.app is not None and self.app.is_for_apps_only
 
     @property
     def text(self) -> str:
@@ -99,7 +107,8 @@ def _record(
     deprecated = successors(tool.title or "", tool.description or "", tool.annotations or {})
     key = vector_key(tool_text(server, tool, said.purpose))
     hints, sent = effect_hints(tool.annotations), _sent_tokens(definition, tool, token_count)
-    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose, hints, sent)
+    app = app_tool((tool.model_extra or {}).get("_meta"))
+    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose, hints, sent, app)
 
 
 def _sent_tokens(definition: Definition, tool: McpTool, token_count: int) -> int:
@@ -140,6 +149,11 @@ class CatalogTool:
         return self.record.server
 
     @property
+    def listed_tokens(self) -> int:
+        """The tokens that it costs a model without a gateway: none if only pages may call it."""
+        return 0 if self.record.is_for_apps_only else self.tokens
+
+    @property
     def key(self) -> tuple[str, str]:
         """Its server and its own name on that server; unique."""
         record = self.record
@@ -167,6 +181,10 @@ class NameTable:
     further: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The other tools of a shared name; separate, because most names belong to one tool and need no list."""
     beginnings: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    for_apps: tuple[int, ...] = ()
+    """Tools that models may not see."""
+    with_page: tuple[int, ...] = ()
+    """Tools that declare something for hosts that show pages, those of `for_apps` among them."""
 
     @classmethod
     def of(
@@ -178,6 +196,8 @@ class NameTable:
         first: dict[str, int] = {}
         further: dict[str, list[int]] = {}
         beginnings: dict[str, list[int]] = {}
+        with_page = tuple(position for position, record in enumerate(records) if record.app is not None)
+        for_apps = tuple(position for position in with_page if records[position].is_for_apps_only)
         for position, record in enumerate(records):
             starts.setdefault(record.server, position)
             ends[record.server] = position + 1
@@ -188,7 +208,7 @@ class NameTable:
             if first.setdefault(name, position) != position:
                 further.setdefault(name, []).append(position)
         ranges = {server: range(start, ends[server]) for server, start in starts.items()}
-        return cls(tuple(records), servers, ranges, first, further, beginnings)
+        return cls(tuple(records), servers, ranges, first, further, beginnings, for_apps, with_page)
 
     def named(self, name: str) -> Sequence[int]:
         """Positions of the tools that have, or may get, this name."""

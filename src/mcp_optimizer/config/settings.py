@@ -155,6 +155,12 @@ class GeneralSettings(BaseModel):
         default=20_000, ge=0, description="Maximum tokens of tools/list in the standard profile."
     )
     full_budget: int | None = Field(default=None, ge=0, description="Maximum tokens of tools/list in the full profile.")
+    app_tools: int = Field(
+        default=20,
+        ge=0,
+        description="Maximum tools with a page that are registered directly for clients that show pages (MCP Apps), "
+        "which learn of a page only from a registered tool.",
+    )
     client_profiles: dict[str, Literal["minimal", "standard", "full"]] = Field(
         default_factory=dict, description="Profiles by client name, such as client_profiles.claude-ai = 'minimal'."
     )

@@ -12,6 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 
+from mcp_optimizer.domain.extensions import PAGE_SCHEME
+
 SEPARATOR = "__"
 _SPELLINGS = re.compile(r"(?=(__|[./:]))")
 """The separators between a server's and a tool's name: ours, and those of clients that models were trained with.
@@ -202,14 +204,28 @@ class ServerSchemes:
                 scheme, number = f"{plain}-{number}", number + 1
             self._of[server], self._servers[scheme] = scheme, server
 
+    @property
+    def are_several(self) -> bool:
+        return len(self._of) > 1
+
     def public(self, server: str, uri: str) -> str:
-        return f"{self._of.get(server) or _scheme(server)}+{uri}"
+        named = self._of.get(server) or _scheme(server)
+        # Hosts show only pages whose URIs begin with this scheme.
+        is_page = uri.startswith(PAGE_SCHEME)
+        return f"{PAGE_SCHEME}{named}+{uri.removeprefix(PAGE_SCHEME)}" if is_page else f"{named}+{uri}"
+
+    def page(self, server: str, uri: str) -> str:
+        """The URI of a server's page for clients. With several servers always one with its server in it: hosts keep
+        pages by their URIs, and a page belongs to its server whatever others list.
+        """
+        return self.public(server, uri) if self.are_several else uri
 
     def reading(self, uri: str) -> Reading | None:
         """The server and its own URI, for a URI with a server in it; None for any other URI."""
-        prefix, separator, own = uri.partition("+")
+        scheme = PAGE_SCHEME if uri.startswith(PAGE_SCHEME) else ""
+        prefix, separator, own = uri.removeprefix(scheme).partition("+")
         server = self._servers.get(prefix.lower()) if separator and own else None
-        return (server, own) if server is not None else None
+        return (server, f"{scheme}{own}") if server is not None else None
 
 
 def public_uris(pairs: Collection[Reading], schemes: ServerSchemes | None = None) -> list[str]:
@@ -220,7 +236,7 @@ def public_uris(pairs: Collection[Reading], schemes: ServerSchemes | None = None
         servers.setdefault(uri, set()).add(server)
 
     def is_enough(server: str, uri: str) -> bool:
-        if len(servers[uri]) > 1:
+        if len(servers[uri]) > 1 or (uri.startswith(PAGE_SCHEME) and schemes.are_several):
             return False
         reading = schemes.reading(uri)
         # Unchanged, it would be read as a URI of another server, or as another one of its own.

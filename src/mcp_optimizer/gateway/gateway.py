@@ -24,11 +24,13 @@ from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes, shape_text
 from mcp_optimizer.catalog.learned_use import LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
+from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.groups import as_grouped, expand, misused
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import (
+    AmbiguousTool,
     CallInterrupted,
     InvalidArguments,
     InvalidRequest,
@@ -41,6 +43,7 @@ from mcp_optimizer.errors import (
     quoted,
 )
 from mcp_optimizer.gateway import resolving
+from mcp_optimizer.gateway.app_pages import AppPages
 from mcp_optimizer.gateway.arguments import ArgumentCheck, are_large, foreign_to, read_arguments, takes_long, without
 from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.caller_threads import CallerThreads
@@ -72,6 +75,8 @@ Resolve = Callable[[Snapshot], Awaitable[CatalogTool]]
 
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
+_MOST_HIDDEN = 200
+"""Maximum tools for pages in one list."""
 
 _SEARCHES = 3
 _LARGE_CALLS = 2
@@ -115,6 +120,7 @@ class Gateway:
         stubs = stubs and stubs.but_not_of(self.built_in.has)
         counting = (forms, results.count_or_most, find_limit, find_tokens, limits)
         self._finder = Finder(*counting, use, self.shape, stubs, says_savings=says_savings)
+        self.pages = AppPages(lambda: catalog.snapshot)
         self._turns = CallerThreads("searches", limits.waiting_searches, _SEARCHES)
         self._checks = CallerThreads("large calls", limits.requests, _LARGE_CALLS)
         self.limits = limits
@@ -234,18 +240,24 @@ class Gateway:
         most: Risk = Risk.DESTRUCTIVE,
         whole: bool = False,
         added: Collection[str] = (),
+        by_page: bool = False,
     ) -> dict[str, Any]:
         """Call a tool; returns its result within the limits, with its cost, tool and server in `_meta`.
 
         `select`: a JMESPath expression; only the part of the result that it selects is returned. `most`: the highest
         risk class that may be called. `whole`: a program wants the entire result, so nothing is truncated. `added`:
-        arguments that the client adds to every call, dropped unless the tool knows them.
+        arguments that the client adds to every call, dropped unless the tool knows them. `by_page`: a page may make
+        the call, not only a model.
         """
         with recording(self._trail, caller, "tools/call") as record:
             projection = self.results.projection(select)
             parked, caller = self._begin(caller, record)
             resolve = partial(self.permissions.resolve, tool_name=tool_name, server_name=server_name, caller=caller)
-            tool = await self._resolved(resolve, tool_name, server_name, caller)
+            try:
+                tool = await self._resolved(resolve, tool_name, server_name, caller)
+            except AmbiguousTool as error:
+                tool = await self._of_page(error, tool_name, caller, by_page=by_page)
+            self._refuse_unseen(tool, tool_name, by_page=by_page)
             (server, name), digest = tool.key, tool.record.definition_hash
             if is_long := takes_long(tool.tokens, parameters):
                 parameters = await self._off_loop(caller, partial(written, parameters))
@@ -276,16 +288,26 @@ class Gateway:
             result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, server, name)
-            return record.result(_with_origin(result, server, name, details.annotations))
+            return record.result(_with_origin(self.pages.in_result(tool, result), server, name, details.annotations))
 
     async def pass_on(
-        self, tool_name: str, arguments: dict[str, Any] | None, caller: Caller, added: Collection[str] = ()
+        self,
+        tool_name: str,
+        arguments: dict[str, Any] | None,
+        caller: Caller,
+        added: Collection[str] = (),
+        *,
+        by_page: bool = False,
     ) -> dict[str, Any]:
         """Call a tool by its listed name, with arguments (except `added` ones) and result unchanged; adds the cost."""
         with recording(self._trail, caller, "tools/call") as record:
             parked, caller = self._begin(caller, record)
             exact = partial(self.permissions.exact, tool_name=tool_name, caller=caller)
-            tool = await self._resolved(exact, tool_name, None, caller)
+            try:
+                tool = await self._resolved(exact, tool_name, None, caller)
+            except UnknownTool as error:
+                tool = await self._of_page(error, tool_name, caller, by_page=by_page)
+            self._refuse_unseen(tool, tool_name, by_page=by_page)
             server, name = tool.key
             if added and arguments is not None:
                 arguments = without(foreign_to(tool.record.definition, added), arguments)
@@ -298,9 +320,27 @@ class Gateway:
             if self.built_in.has(server):
                 return record.result(await self.built_in.call(server, name, arguments or {}, caller))
             result = await self._pool.call(server, "tools/call", params, caller)
+            result = self.pages.in_result(tool, result, adds=False)
             schema = tool.record.details.input_schema
             call = Call(server, name, arguments=arguments or {}, is_whole=True, input_schema=schema)
             return record.result(await self.results.described(of_a_tool(result), started, call))
+
+    async def _of_page(self, error: RequestError, tool_name: str, caller: Caller, *, by_page: bool) -> CatalogTool:
+        """The tool that a page calls by its own name, which several servers have: that of the page's server. Raises
+        `error` if no page makes the call, or it is unclear which.
+        """
+        if not by_page:
+            raise error
+        view = await self.seen_by(caller)
+        having = {tool.server for tool in view.at(view.names.called(tool_name)) if tool.record.app is not None}
+        if (server := self.pages.callable_by(caller, having)) is None:
+            raise error
+        return await self.permissions.resolve(self._catalog.snapshot, tool_name, server, caller)
+
+    def _refuse_unseen(self, tool: CatalogTool, tool_name: str, *, by_page: bool) -> None:
+        """Raises UnknownTool for a tool that only pages may call, unless a page may make this call."""
+        if tool.record.is_for_apps_only and not by_page:
+            raise UnknownTool(tool_name, (), "Only the pages of its server can call it.")
 
     async def _has_likely(self, query: Query, caller: Caller, view: Snapshot) -> bool:
         """Whether a search finds a tool that is likely to be the one that is meant."""
@@ -377,7 +417,21 @@ class Gateway:
 
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
         """A tool as its server sent it, under its public name."""
-        return {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
+        sent = {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
+        return sent if tool.record.app is None else self.pages.in_definition(tool, sent)
+
+    def for_hosts(self, view: Snapshot, dialect: Dialect, most: int) -> list[dict[str, Any]]:
+        """The tools for a host that shows pages: those with a page, at most `most`, and those that only pages call."""
+        of_apps = view.of_apps
+        hidden = [tool for tool in of_apps if tool.record.is_for_apps_only]
+        shown = [tool for tool in of_apps if not tool.record.is_for_apps_only][:most]
+        found = []
+        for tool in (*shown, *hidden[:_MOST_HIDDEN]):
+            definition = self._forms.listing(tool, dialect)
+            # A result may be truncated to text only, and clients reject that from a tool that declares a structure.
+            definition.pop("outputSchema", None)
+            found.append(self.pages.in_definition(tool, definition))
+        return found
 
     def shape(self, tool: CatalogTool, principal: str = LOCAL.principal.id) -> str:
         """What a tool returns to a principal, in about 35 tokens: from its output schema, else from its past results;

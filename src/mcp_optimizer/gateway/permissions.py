@@ -149,7 +149,7 @@ def _made(snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
     return replace(
         seen,
         tools=tools,
-        baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
+        baseline_tokens=sum(tool.listed_tokens for tool in tools if tool is not None),
         table=seen.names,
         mask=bytes(tool is not None for tool in tools),
     )

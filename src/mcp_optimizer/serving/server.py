@@ -36,6 +36,7 @@ from mcp_optimizer.domain.own_tools import (
     splits_calls,
 )
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, quoted
+from mcp_optimizer.gateway.app_pages import shows_pages
 from mcp_optimizer.gateway.arguments import without
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS
@@ -83,6 +84,8 @@ class ServerOptions:
     """Whether read-only tools are called through a separate tool; None: for clients that ask for permission by tool."""
     scripts: ScriptMode = ScriptMode.OFF
     """Whether clients get run_script, and what scripts may call."""
+    app_tools: int = 20
+    """Maximum tools with a page that are registered for clients that show pages."""
 
 
 class _GatewayServer(Server[Any]):
@@ -187,7 +190,8 @@ class _Answers:
             await self._relay.first_start.tools()
             snapshot, show = await self._gateway.seen_by(caller), self._gateway.definition
             # In a thread: reading a page of a thousand definitions would delay other calls.
-            listed = await asyncio.to_thread(page, snapshot.running, "tools", ctx.params, show)
+            seen = snapshot.callable if shows_pages(caller) else snapshot.running
+            listed = await asyncio.to_thread(page, seen, "tools", ctx.params, show)
             answer = self._for_era(listed, version, ttl_ms=CHANGING_TTL_MS)
             tools, known = listed["tools"], snapshot.sent_tokens
         else:
@@ -200,7 +204,7 @@ class _Answers:
             # Text for the client alone costs the model nothing, so it is not counted.
             tools = [*signpost.on(own), *registered]
             listed = {"tools": [*signpost.on(own, habits_of(caller.client)), *registered]}
-            ttl_ms = signpost.ttl_ms if profile is None else CHANGING_TTL_MS
+            ttl_ms = signpost.ttl_ms if profile is None and not registered else CHANGING_TTL_MS
             # Our own tools are the same for all clients, or all of one kind; registered tools may depend on the caller.
             scope = "private" if registered else signpost.scope
             answer = self._for_era(listed, version, ttl_ms=ttl_ms, scope=scope)
@@ -231,6 +235,30 @@ class _Answers:
         return self._options.profile_of_client.get(caller.client, self._options.profile)
 
     async def _registered(
+        self, ctx: Context, profile: ProfileName | None, caller: Caller
+    ) -> tuple[dict[str, Any], ...]:
+        if shows_pages(caller):
+            return await self._with_pages(ctx, await self._of_profile(ctx, profile, caller), caller)
+        return await self._of_profile(ctx, profile, caller)
+
+    async def _with_pages(
+        self, ctx: Context, registered: tuple[dict[str, Any], ...], caller: Caller
+    ) -> tuple[dict[str, Any], ...]:
+        """The registered tools for a host that shows pages, which learns of a page only from a tool's definition."""
+        view, dialect = await self._gateway.seen_by(caller), self._presentation(ctx).dialect
+        if not view.of_apps:
+            return registered
+        most = self._options.app_tools
+        for_hosts = await asyncio.to_thread(self._gateway.for_hosts, view, dialect, most)
+        metas = {tool.name: meta for tool in view.of_apps if (meta := self._gateway.pages.meta_of(tool)) is not None}
+        known = {definition["name"] for definition in registered}
+        named = (
+            {**definition, "_meta": metas[definition["name"]]} if definition["name"] in metas else definition
+            for definition in registered
+        )
+        return (*named, *(definition for definition in for_hosts if definition["name"] not in known))
+
+    async def _of_profile(
         self, ctx: Context, profile: ProfileName | None, caller: Caller
     ) -> tuple[dict[str, Any], ...]:
         if profile is None or self._refresher is None:
@@ -277,10 +305,12 @@ class _Answers:
         started, added = time.perf_counter(), habits_of(caller.client).added_arguments
         try:
             if self._options.transparent:
-                return await self._gateway.pass_on(name, (ctx.params or {}).get("arguments"), caller, added)
+                given, by_page = (ctx.params or {}).get("arguments"), shows_pages(caller)
+                return await self._gateway.pass_on(name, given, caller, added, by_page=by_page)
             if (own := self._own.get(name)) is None:
                 # A tool registered directly, or returned by find_tool and called by its own name.
-                return await self._gateway.call(name, arguments, caller=caller, added=added)
+                by_page = shows_pages(caller)
+                return await self._gateway.call(name, arguments, caller=caller, added=added, by_page=by_page)
             result = await own(without(added, arguments) if added else arguments, caller)
             if name in CALLING:
                 await self._promote(ctx, result, caller)

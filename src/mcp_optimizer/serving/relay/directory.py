@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from mcp_optimizer.domain.extensions import PAGE_SCHEME
 from mcp_optimizer.domain.naming import ServerNames, ServerSchemes
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import InvalidRequest, ServerUnavailable, UpstreamError
@@ -64,11 +65,13 @@ class Directory:
         limits: Limits = DEFAULT_LIMITS,
         on_late: Callable[[str], None] = lambda _capability: None,
         memory: ListMemory | None = None,
+        page_owners: Callable[[str], Collection[str]] = lambda _page: (),
     ) -> None:
         """`on_late` is called with the lists that changed when a server responds after lists were sent without it.
 
-        `memory` stores what servers listed at earlier starts.
+        `memory` stores what servers listed at earlier starts; `page_owners` knows the servers whose tools name a page.
         """
+        self._page_owners = page_owners
         self._states = states
         self._remembered = Remembered(states, memory, limits.listed_items)
         self._listings = Listings(call, self._tells_changes, limits, on_late, self._remembered.note)
@@ -261,6 +264,8 @@ class Directory:
             return [(providers[0], uri)] if allowed(providers[0]) else []
         resources = await self._answers(RESOURCES, allowed)
         found = await self._made_of(_usable(resources), RESOURCES)
+        if uri.startswith(PAGE_SCHEME):
+            return self._page(uri, found, allowed)
         public = found.by_public.get(uri)
         if public is not None and allowed(public.server):
             return [(public.server, public.own)]
@@ -277,6 +282,18 @@ class Directory:
         holdings = {server: self._holdings.get(server, Holding()) for server in providers if allowed(server)}
         # As if the hidden servers did not exist.
         return [(server, uri) for server in answering(uri, holdings)]
+
+    def _page(self, uri: str, found: MergedList, allowed: Allowed) -> list[tuple[str, str]]:
+        """Where a page may be read by its server's own URI: only at a server that lists it, or whose tool names it, so
+        that no other server can answer with a page of its own.
+        """
+        listing = [entry.server for entry in found.entries if entry.own == uri]
+        owners = sorted({server for server in (*listing, *self._page_owners(uri)) if allowed(server)})
+        if len(owners) > 1:
+            public = self._configured().schemes.public
+            choice = ", ".join(public(server, uri) for server in owners)
+            raise InvalidRequest(f"Several servers have the page {uri}. Read one of: {choice}.")
+        return [(owners[0], uri)] if owners else []
 
     async def template(self, uri: str, allowed: Allowed = everything) -> tuple[str, str] | None:
         """The server and own form of a template or resource, for completing its arguments."""

@@ -21,7 +21,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcp_optimizer.access.audit.recording import recording, used_by
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.extensions import PAGE_SCHEME
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
+from mcp_optimizer.gateway.app_pages import AppPages
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -103,6 +105,7 @@ class Relay:
         take_turn: Callable[[Caller], None] = _freely,
         name_question: Callable[[], str] | None = None,
         memory: ListMemory | None = None,
+        pages: AppPages | None = None,
     ) -> None:
         """`permits` says which servers a caller may use; `name_question` makes ids for questions to legacy clients.
 
@@ -112,8 +115,9 @@ class Relay:
 
         `first_start` waits until servers are up, at the first start only: many clients ask immediately.
 
-        `memory` stores what servers listed at earlier starts.
+        `memory` stores what servers listed at earlier starts. `pages`: which servers have which pages.
         """
+        self._pages = pages
         self._pool = pool
         self._trail = trail
         self._limits = limits
@@ -130,6 +134,7 @@ class Relay:
             limits,
             self.changes.announce,
             memory,
+            *((pages.owners,) if pages is not None else ()),
         )
         watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
         self._subscriptions = Subscriptions(watches, self.clients, self._places, limits, trail)
@@ -273,6 +278,8 @@ class Relay:
             except UpstreamRefusal as error:
                 refusal = refusal or error
                 continue
+            if self._pages is not None and own.startswith(PAGE_SCHEME):
+                self._pages.was_read(self.clients.caller(ctx), server)
             return renamed(result, own, uri) if own != uri else result
         if refusal is not None:
             raise refusal

@@ -1,0 +1,83 @@
+"""The protocol's extensions that the gateway knows: their identifiers, and what they add to capabilities, tools and
+results. Values and pure functions; knows no server and no client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+APPS = "io.modelcontextprotocol/ui"
+SKILLS = "io.modelcontextprotocol/skills"
+TASKS = "io.modelcontextprotocol/tasks"
+
+KNOWN = (APPS, SKILLS, TASKS)
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def extension_of(capabilities: Mapping[str, Any], identifier: str) -> Mapping[str, Any] | None:
+    """The settings with which capabilities declare an extension; None if they do not. Settings that are not an object
+    count as none, because servers write an empty object in several ways.
+    """
+    extensions = capabilities.get("extensions")
+    settings = extensions.get(identifier) if isinstance(extensions, Mapping) else None
+    if settings is None or settings is False:
+        return None
+    return settings if isinstance(settings, Mapping) else _NOTHING
+
+
+def needed(identifier: str) -> dict[str, Any]:
+    """The data of the error for a client that did not declare an extension."""
+    return {"requiredCapabilities": {"extensions": {identifier: {}}}}
+
+
+TASK = "task"
+"""The `resultType` of a result that stands for work in progress."""
+
+
+def is_task(result: Mapping[str, Any]) -> bool:
+    """Whether a server answered a call with a task, whose result comes later."""
+    return result.get("resultType") == TASK
+
+
+PAGE_SCHEME = "ui://"
+_OLD_KEY = "ui/resourceUri"
+_MODEL, _APP = "model", "app"
+
+
+@dataclass(frozen=True)
+class AppTool:
+    """What a tool declares for hosts that show pages."""
+
+    page: str = ""
+    """The URI of the page that shows its results, at its own server; "" if it has none."""
+    is_for_apps_only: bool = False
+    """Whether pages may call it and models may not see it."""
+
+
+NO_APP = AppTool()
+
+
+def app_tool(meta: Any) -> AppTool | None:
+    """What a definition's `_meta` declares for hosts that show pages; None if nothing."""
+    if not isinstance(meta, Mapping):
+        return None
+    declared = meta.get("ui")
+    declared = declared if isinstance(declared, Mapping) else _NOTHING
+    page = declared.get("resourceUri", meta.get(_OLD_KEY))
+    page = page if isinstance(page, str) and page.startswith(PAGE_SCHEME) else ""
+    visibility = declared.get("visibility")
+    is_only = isinstance(visibility, list) and _APP in visibility and _MODEL not in visibility
+    return AppTool(page, is_only) if page or isinstance(visibility, list) else None
+
+
+def with_page(meta: Mapping[str, Any], page: str) -> dict[str, Any]:
+    """The `_meta` of a tool or a result that names this page, in the keys that name one already, or else in the newer
+    one. Everything else in it stays.
+    """
+    declared = meta.get("ui")
+    is_old_only = _OLD_KEY in meta and not isinstance(declared, Mapping)
+    found = {**meta} if is_old_only else {**meta, "ui": {**(declared or {}), "resourceUri": page}}
+    return {**found, _OLD_KEY: page} if _OLD_KEY in meta else found

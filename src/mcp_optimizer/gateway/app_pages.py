@@ -1,0 +1,110 @@
+"""Apps: the pages with which hosts show tools, and the tools that pages call.
+
+A page is named by its tool and often listed nowhere. With several servers, clients get every page under a URI with its
+server in it, so that no server can take another one's page. A page calls tools by their own names; if several servers
+have a tool of that name, the pages that its client has read decide. Called by the gateway and by serving.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.extensions import APPS, PAGE_SCHEME, app_tool, extension_of, with_page
+from mcp_optimizer.domain.naming import ServerSchemes
+
+_MOST_READERS = 1_000
+_MOST_READ = 16
+"""Conversations whose pages are remembered, and servers for each."""
+
+
+def shows_pages(caller: Caller) -> bool:
+    """Whether a caller's client shows pages, and so keeps tools for pages away from its model."""
+    return caller.link is not None and extension_of(caller.link.capabilities, APPS) is not None
+
+
+class AppPages:
+    """The names of pages for clients, and who has read which."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+        self._known: tuple[Collection[str], ServerSchemes] = ((), ServerSchemes(()))
+        self._read: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+
+    @property
+    def _schemes(self) -> ServerSchemes:
+        servers = self._snapshot().states.keys()
+        if self._known[0] != servers:
+            self._known = (frozenset(servers), ServerSchemes(servers))
+        return self._known[1]
+
+    def owners(self, page: str) -> Collection[str]:
+        """The servers whose tools name this page."""
+        return self._snapshot().page_owners.get(page, ())
+
+    def meta_of(self, tool: CatalogTool) -> dict[str, Any] | None:
+        """The `_meta` of a tool for hosts that show pages; None if it declares nothing for them."""
+        app = tool.record.app
+        if app is None:
+            return None
+        sent = (tool.record.details.model_extra or {}).get("_meta") or {}
+        return with_page(sent, self._schemes.page(tool.server, app.page)) if app.page else dict(sent)
+
+    def in_definition(self, tool: CatalogTool, definition: Mapping[str, Any]) -> dict[str, Any]:
+        """A tool's definition with the URI of its page as clients know it."""
+        meta = self.meta_of(tool)
+        return {**definition, "_meta": meta} if meta is not None else dict(definition)
+
+    def in_result(self, tool: CatalogTool, result: dict[str, Any], *, adds: bool = True) -> dict[str, Any]:
+        """A tool's result with the URIs of pages as clients know them. `adds`: with the tool's own page, if the result
+        names none, because a host knows only which of our tools was called.
+        """
+        schemes, app = self._schemes, tool.record.app
+        meta = result.get("_meta")
+        said = app_tool(meta)
+        page = said.page if said is not None else ""
+        if not page and adds and app is not None:
+            page = app.page
+        if page:
+            known = schemes.page(tool.server, page)
+            result = {**result, "_meta": with_page(meta if isinstance(meta, dict) else {}, known)}
+        content = result.get("content")
+        if not schemes.are_several or not isinstance(content, list) or not any(map(_names_page, content)):
+            return result
+        return {**result, "content": [self._renamed(schemes, tool.server, block) for block in content]}
+
+    def _renamed(self, schemes: ServerSchemes, server: str, block: Any) -> Any:
+        if not _names_page(block):
+            return block
+        if block["type"] == "resource_link":
+            return {**block, "uri": schemes.page(server, block["uri"])}
+        inner = block["resource"]
+        return {**block, "resource": {**inner, "uri": schemes.page(server, inner["uri"])}}
+
+    def was_read(self, caller: Caller, server: str) -> None:
+        """Note that a caller's client has read a page of this server."""
+        servers = self._read.setdefault(caller.conversation, OrderedDict())
+        self._read.move_to_end(caller.conversation)
+        servers[server] = None
+        servers.move_to_end(server)
+        while len(servers) > _MOST_READ:
+            servers.popitem(last=False)
+        while len(self._read) > _MOST_READERS:
+            self._read.popitem(last=False)
+
+    def callable_by(self, caller: Caller, candidates: Collection[str]) -> str | None:
+        """The only one of these servers whose pages a caller's client has read; None if that is not one."""
+        found = [server for server in self._read.get(caller.conversation, ()) if server in candidates]
+        return found[0] if len(found) == 1 else None
+
+
+def _names_page(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    kind = block.get("type")
+    named = block if kind == "resource_link" else block.get("resource") if kind == "resource" else None
+    uri = named.get("uri") if isinstance(named, dict) else None
+    return isinstance(uri, str) and uri.startswith(PAGE_SCHEME)
