@@ -187,6 +187,12 @@ class Limits(BaseModel):
         ge=10_000,
         description="Bytes of the headers of one HTTP response from a server. Beyond that, its connection is closed.",
     )
+    tasks: int = Field(
+        default=1_000,
+        ge=0,
+        description="Tasks of one caller that can be asked for at a time. A call that would make one more waits for "
+        "its task instead.",
+    )
     call_seconds: float = Field(
         default=3_600.0,
         gt=0,

@@ -98,6 +98,7 @@ def mcp_server(parts: Parts) -> Server[Any]:
         parts.gate,
         parts.scripts,
         parts.signposts,
+        parts.extensions,
     )
 
 

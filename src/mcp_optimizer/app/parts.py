@@ -54,10 +54,12 @@ from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.db.announcing import OtherGateways
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.audit import AuditEntry
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode, own_tools
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
+from mcp_optimizer.gateway.tasks import TaskBook
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.store import InVault, SecretRows
 from mcp_optimizer.identity.web import Web
@@ -77,6 +79,9 @@ from mcp_optimizer.runtime.outgoing import Outgoing
 from mcp_optimizer.runtime.signatures import OwnedNames, Signatures, new_owner
 from mcp_optimizer.runtime.worker_place import worker_place
 from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.serving.extensions.announcing import Extensions
+from mcp_optimizer.serving.extensions.apps import Apps
+from mcp_optimizer.serving.extensions.tasks import Tasks
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.peers import Peers
 from mcp_optimizer.serving.relay.server import Relay
@@ -178,6 +183,7 @@ class Parts:
     scripts: ScriptRunner | None
     stored_scripts: StoredScripts | None
     signposts: Signposts
+    extensions: Extensions
 
     def own_tools(self) -> Sequence[dict[str, Any]]:
         """Our own tools, as the gateway's own user gets them."""
@@ -229,6 +235,7 @@ def build_parts(
         permissions,
         trail,
         stubs=script_stubs(settings),
+        tasks=TaskBook(storage.tasks, storage.breaker, storage.signatures, settings.limits.tasks),
         says_savings=settings.find_savings,
     )
     relay = Relay(
@@ -298,7 +305,19 @@ def build_parts(
         scripts=scripts,
         stored_scripts=kept_scripts,
         signposts=signposts,
+        extensions=_extensions(catalog, gateway, relay, trail),
     )
+
+
+def _extensions(catalog: LiveCatalog, gateway: Gateway, relay: Relay, trail: AuditTrail | None) -> Extensions:
+    """The protocol's extensions that clients and servers can use through the gateway."""
+    views = gateway.permissions.views
+
+    def has_pages(caller: Caller) -> bool:
+        return any(views.permits_server(caller, tool.server) for tool in catalog.snapshot.of_apps)
+
+    every = (Apps(has_pages), Tasks(gateway, trail))
+    return Extensions(every, lambda: catalog.snapshot.states, views.permits_reading, relay.clients.caller)
 
 
 def _own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:

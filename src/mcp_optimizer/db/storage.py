@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.pins import StoredPins
     from mcp_optimizer.db.scripts import ScriptRows
     from mcp_optimizer.db.secrets import StoredSecrets
+    from mcp_optimizer.db.tasks import TaskRows
     from mcp_optimizer.db.tool_uses import PromotedTools, StoredUse
 
 logger = logging.getLogger(__name__)
@@ -230,6 +231,13 @@ class Storage:
         from mcp_optimizer.db.kept_results import KeptResults
 
         return None if database is None else KeptResults(database)
+
+    async def tasks(self) -> TaskRows | None:
+        """The tasks that clients ask for; in memory if the gateway has no database, None while it is not open."""
+        database = await self._here_or_in_memory()
+        from mcp_optimizer.db.tasks import TaskRows
+
+        return None if database is None else TaskRows(database)
 
     async def _here_or_in_memory(self) -> Database | None:
         await self.opened()

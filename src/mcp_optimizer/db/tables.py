@@ -341,6 +341,22 @@ shared_uses = Table(
     Column("counts", Text, nullable=False),
 )
 
+# Tasks of servers that clients ask for, until their time is over; `own_id` is the id at the server.
+task = Table(
+    "task",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("caller", Text, nullable=False),
+    Column("server", Text, nullable=False),
+    Column("own_id", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("selection", Text, nullable=False),
+    Column("is_unchanged", Integer, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+    Index("ix_task_caller", "caller"),
+    Index("ix_task_until_ms", "until_ms"),
+)
+
 # Sign-ins on the dashboard, and one-time tickets for signing in; only a hash of the value that a browser sends.
 sign_in = Table(
     "sign_in",

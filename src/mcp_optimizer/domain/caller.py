@@ -141,6 +141,8 @@ class Caller(NamedTuple):
     """The request answers a call that waited at a gateway which no longer exists."""
     is_parked: bool = False
     """The call waits for answers by itself, whichever request of its client is open."""
+    wants_tasks: bool = False
+    """Its client asks for the result of a task itself, so a server may answer this call with one."""
 
     def __repr__(self) -> str:
         # Without any part of the request.

@@ -33,15 +33,6 @@ def needed(identifier: str) -> dict[str, Any]:
     return {"requiredCapabilities": {"extensions": {identifier: {}}}}
 
 
-TASK = "task"
-"""The `resultType` of a result that stands for work in progress."""
-
-
-def is_task(result: Mapping[str, Any]) -> bool:
-    """Whether a server answered a call with a task, whose result comes later."""
-    return result.get("resultType") == TASK
-
-
 PAGE_SCHEME = "ui://"
 _OLD_KEY = "ui/resourceUri"
 _MODEL, _APP = "model", "app"

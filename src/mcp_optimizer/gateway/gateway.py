@@ -27,7 +27,9 @@ from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.groups import as_grouped, expand, misused
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
+from mcp_optimizer.domain.kept_tasks import KeptTask
 from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.result_type import is_task
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import (
     AmbiguousTool,
@@ -53,6 +55,7 @@ from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConversation
 from mcp_optimizer.gateway.starting_servers import StartingServers, is_coming
+from mcp_optimizer.gateway.tasks import TaskBook, Treatment, UnknownTask
 from mcp_optimizer.largejson.compact_json import compact, written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.calls import Call
@@ -104,10 +107,12 @@ class Gateway:
         trail: AuditTrail | None = None,
         stubs: Stubs | None = None,
         built_in: BuiltInServers | None = None,
+        tasks: TaskBook | None = None,
         *,
         says_savings: bool = True,
     ) -> None:
         self._trail = trail
+        self._tasks = tasks
         self.built_in = built_in or BuiltInServers(pool)
         self._use = use
         self._shapes = shapes
@@ -241,16 +246,18 @@ class Gateway:
         whole: bool = False,
         added: Collection[str] = (),
         by_page: bool = False,
+        may_defer: bool = False,
     ) -> dict[str, Any]:
         """Call a tool; returns its result within the limits, with its cost, tool and server in `_meta`.
 
         `select`: a JMESPath expression; only the part of the result that it selects is returned. `most`: the highest
         risk class that may be called. `whole`: a program wants the entire result, so nothing is truncated. `added`:
         arguments that the client adds to every call, dropped unless the tool knows them. `by_page`: a page may make
-        the call, not only a model.
+        the call, not only a model. `may_defer`: the client may get a task instead of a result, if it wants tasks.
         """
         with recording(self._trail, caller, "tools/call") as record:
             projection = self.results.projection(select)
+            caller = caller if may_defer else caller._replace(wants_tasks=False)
             parked, caller = self._begin(caller, record)
             resolve = partial(self.permissions.resolve, tool_name=tool_name, server_name=server_name, caller=caller)
             try:
@@ -284,7 +291,7 @@ class Gateway:
                 details.input_schema,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            ask = partial(self._asked, tool, params, caller)
+            ask = partial(self._asked, tool, params, caller, Treatment(select, is_unchanged=whole))
             result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, server, name)
@@ -319,7 +326,7 @@ class Gateway:
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
             if self.built_in.has(server):
                 return record.result(await self.built_in.call(server, name, arguments or {}, caller))
-            result = await self._pool.call(server, "tools/call", params, caller)
+            result = await self._called(tool, params, caller, Treatment(is_unchanged=True))
             result = self.pages.in_result(tool, result, adds=False)
             schema = tool.record.details.input_schema
             call = Call(server, name, arguments=arguments or {}, is_whole=True, input_schema=schema)
@@ -348,17 +355,70 @@ class Gateway:
             return False
         return await self.in_turn(caller, partial(self._finder.is_likely_to_find, view, query))
 
-    async def _asked(self, tool: CatalogTool, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    async def _asked(
+        self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: Treatment
+    ) -> dict[str, Any]:
         """The result of a call. A call that only reads is repeated once if its server died during it."""
         server = tool.server
         try:
-            return await self._pool.call(server, "tools/call", params, caller)
+            return await self._called(tool, params, caller, treatment)
         except CallInterrupted:
             if (tool.record.details.annotations or {}).get("readOnlyHint") is not True:
                 raise
             if not is_coming(self._catalog.snapshot, server) or not await self._is_up_again(tool):
                 raise
-        return await self._pool.call(server, "tools/call", params, caller)
+        return await self._called(tool, params, caller, treatment)
+
+    async def _called(
+        self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: Treatment
+    ) -> dict[str, Any]:
+        """The server's result, or, for a client that wants tasks, the task that it answers with."""
+        result = await self._pool.call(tool.server, "tools/call", params, caller)
+        if not is_task(result):
+            return result
+        book, (server, name) = self._tasks, tool.key
+        kept = await book.keep(result, server, name, caller, treatment) if book is not None else None
+        return kept or await self._pool.task_result(server, params, result, caller._replace(wants_tasks=False))
+
+    async def task(self, task_id: str, caller: Caller) -> KeptTask:
+        """The task that a caller asks for; raises UnknownTask, also if the caller may not call its tool any more."""
+        if self._tasks is None:
+            raise UnknownTask
+        kept = await self._tasks.find(task_id, caller)
+        view = await self.seen_by(caller)
+        if not self.permissions.views.permits_server(caller, kept.server):
+            raise UnknownTask
+        position = view.names.position(kept.server, kept.tool)
+        is_known = position is not None and view.tools[position] is not None
+        # While its server is away, only its callers are known to have been allowed to call it.
+        if not is_known and view.of_server(kept.server):
+            raise UnknownTask
+        return kept
+
+    async def ask_for_task(self, kept: KeptTask, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The server's answer to a request about a task."""
+        return await self._pool.call(kept.server, method, {**params, "taskId": kept.own_id}, caller)
+
+    async def result_of_task(self, kept: KeptTask, result: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The result of a task, treated as that of a call: measured, cut and kept."""
+        snapshot = self._catalog.snapshot
+        position = snapshot.names.position(kept.server, kept.tool)
+        tool = snapshot.tools[position] if position is not None else None
+        if tool is None:
+            return await self.results.of_task(Call(kept.server, kept.tool, caller), result)
+        details = tool.record.details
+        call = Call(
+            kept.server,
+            kept.tool,
+            caller,
+            self.results.projection(kept.selection),
+            tool.record.definition_hash,
+            annotations=details.annotations or {},
+            is_whole=kept.is_unchanged,
+            input_schema=details.input_schema,
+        )
+        done = self.pages.in_result(tool, await self.results.of_task(call, result), adds=not kept.is_unchanged)
+        return done if kept.is_unchanged else _with_origin(done, kept.server, kept.tool, details.annotations)
 
     async def _is_up_again(self, tool: CatalogTool) -> bool:
         """Whether a tool's server runs again and lists the same definition of the tool."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.result_type import is_input_required
+from mcp_optimizer.domain.result_type import is_interim
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -165,10 +165,10 @@ class Results:
         if (kept := self._cache.get(key)) is not None and await self._can_be_read(kept, call):
             return self._served_again(kept, started)
         result, is_shared, may_keep = await self._cache.once(key, lambda: self._asked(call, ask, treatment))
-        if is_shared and not is_input_required(result):
+        if is_shared and not is_interim(result):
             return self._served_again(result, started)
         if is_shared:
-            # A request for input belongs to one caller, so this caller makes its own call.
+            # A request for input, or a task, belongs to one caller, so this caller makes its own call.
             return await self._asked(call, ask, treatment)
         if may_keep and not result.get("isError") and result.get("resultType", "complete") == "complete":
             self._cache.put(key, result, wire_size(result), seconds)
@@ -196,7 +196,7 @@ class Results:
     async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
         started = time.perf_counter() - call.seconds_before
         result = of_a_tool(await ask())
-        if is_input_required(result):
+        if is_interim(result):
             return result
         performance = PerformanceInfo.since(started)
         reading = Reading(result)
@@ -206,9 +206,20 @@ class Results:
             return await self._selected(reading, call.select, treatment, call, performance)
         return await self._finished(reading, treatment, call, performance)
 
+    async def of_task(self, call: Call, result: dict[str, Any]) -> dict[str, Any]:
+        """The result of a task as `answer` gives that of a call. The task may have changed something until now."""
+        if not call.reads:
+            self._cache.clear(call.server)
+            await self._cache.written(call.server)
+
+        async def ask() -> dict[str, Any]:
+            return result
+
+        return await self._asked(call, ask, _AS_IT_IS if call.is_whole else self._options.of(call.server, call.tool))
+
     async def described(self, result: dict[str, Any], started: float, call: Call = OF_NO_TOOL) -> dict[str, Any]:
         """An unchanged result with its cost; `started` is a value of `time.perf_counter`."""
-        if is_input_required(result):
+        if is_interim(result):
             return result
         return await self._finished(Reading(result), _AS_IT_IS, call, PerformanceInfo.since(started))
 

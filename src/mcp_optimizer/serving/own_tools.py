@@ -87,7 +87,7 @@ class OwnTools:
         parameters = beside if given is None or given == {} else given
         server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
         added = habits_of(caller.client).added_arguments
-        return await self._gateway.call(name, parameters, server, caller, select, most, added=added)
+        return await self._gateway.call(name, parameters, server, caller, select, most, added=added, may_defer=True)
 
     async def _call_tool_read(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         return await self._call_tool(arguments, caller, Risk.READ)

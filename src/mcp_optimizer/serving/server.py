@@ -46,6 +46,7 @@ from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.signposts import Signposts
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.serving.client_habits import dialect_for, for_reader
+from mcp_optimizer.serving.extensions.announcing import GREETINGS, Extensions
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.messages import CALL
 from mcp_optimizer.serving.own_tools import OwnTool, OwnTools
@@ -61,9 +62,6 @@ if TYPE_CHECKING:
 
 _DESCRIBED = CALLING | {"read_result", "run_script"}
 """Own tools whose results already report their cost."""
-
-_GREETINGS = frozenset({"initialize", "server/discover"})
-"""Methods whose results include the instructions."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +104,11 @@ def build_server(
     gate: Gate | None = None,
     scripts: ScriptRunner | None = None,
     signposts: Signposts | None = None,
+    extensions: Extensions | None = None,
 ) -> Server[Any]:
     """An MCP server in front of the gateway, for any number of clients. `scripts` runs scripts, if clients get
-    run_script; `signposts` describe the servers behind the gateway, if clients get that.
+    run_script; `signposts` describe the servers behind the gateway, if clients get that; `extensions` are those of the
+    protocol that the servers behind it may have.
     """
     options = options or ServerOptions()
     gate = gate or Gate(DEFAULT_LIMITS)
@@ -133,8 +133,14 @@ def build_server(
     answers = _Answers(gateway, server, options, refresher, relay, accounts, own, signposts)
     # The SDK's own middlewares create spans.
     server.middleware[:] = [WhenTraced(middleware) for middleware in server.middleware]
-    server.middleware += [gate.check, relay.middleware(answers.server_info), answers]
+    known = extensions or Extensions((), dict, _nothing, relay.clients.caller)
+    known.server_info = answers.server_info
+    server.middleware += [gate.check, known, relay.middleware(answers.server_info), answers]
     return server
+
+
+def _nothing(_caller: Caller, _server: str) -> bool:
+    return False
 
 
 async def _never(_context: Any, _params: Any) -> Any:
@@ -174,7 +180,7 @@ class _Answers:
         if ctx.method == "tools/list":
             return await self._tool_list(ctx)
         result = await call_next(ctx)
-        if ctx.method in _GREETINGS and isinstance(result, dict) and result.get("instructions"):
+        if ctx.method in GREETINGS and isinstance(result, dict) and result.get("instructions"):
             signpost = await self._signpost(self._relay.clients.caller(ctx))
             said = signpost.native_instructions if self._options.native else signpost.instructions
             return {**result, "instructions": said}
@@ -310,7 +316,9 @@ class _Answers:
             if (own := self._own.get(name)) is None:
                 # A tool registered directly, or returned by find_tool and called by its own name.
                 by_page = shows_pages(caller)
-                return await self._gateway.call(name, arguments, caller=caller, added=added, by_page=by_page)
+                return await self._gateway.call(
+                    name, arguments, caller=caller, added=added, by_page=by_page, may_defer=True
+                )
             result = await own(without(added, arguments) if added else arguments, caller)
             if name in CALLING:
                 await self._promote(ctx, result, caller)

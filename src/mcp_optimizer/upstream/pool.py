@@ -351,6 +351,12 @@ class UpstreamPool:
         """Send one request to a running server, under its deadline; returns the raw result."""
         return self._server(server).request(method, params, caller)
 
+    async def task_result(
+        self, server: str, params: dict[str, Any], task: dict[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """The result of a task that answered a call of a tool, for a client that cannot ask for it."""
+        return await self._server(server).task_result(params, task, caller)
+
     async def answer_here(
         self,
         server: str,

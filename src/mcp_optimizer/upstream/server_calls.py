@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
-from mcp_optimizer.domain.result_type import is_input_required
+from mcp_optimizer.domain.result_type import is_input_required, is_task
 from mcp_optimizer.errors import CallNotWaiting, LoginRequired, OptimizerError, UpstreamRefusal
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.admission import Admission
@@ -27,6 +27,7 @@ from mcp_optimizer.upstream.parked import ParkedCalls, Request
 from mcp_optimizer.upstream.questions import OwnQuestion, asked_by, can_be_asked, named, refusal
 from mcp_optimizer.upstream.request_errors import RpcError
 from mcp_optimizer.upstream.session import UpstreamSession
+from mcp_optimizer.upstream.tasks import TaskWaiting
 
 _LOGIN_QUESTION = "elicitation/create"
 _LOGIN_SECONDS = 300.0
@@ -186,13 +187,20 @@ class ServerCalls:
         login: LoginInCall,
         session_for: SessionFor,
         ask: Ask,
+        task_seconds: float = 3_600.0,
     ) -> None:
+        """`task_seconds`: the maximum for which a task is awaited."""
         self._server = server
         self._admission = admission
         self._parked = parked
         self._login = login
         self._session_for = session_for
         self._ask = ask
+        self._tasks = TaskWaiting(server, self._asked_anew, task_seconds)
+
+    async def task_result(self, method: str, params: dict[str, Any], task: dict[str, Any], caller: Caller) -> Any:
+        """The result of a task that its client cannot ask for."""
+        return await self._awaited(self._request(method, params), task, caller)
 
     async def make(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """Make a call; returns its result, or its server's question."""
@@ -217,7 +225,10 @@ class ServerCalls:
         try:
             session = await self._session_for(link)
             if link is None or not link.is_modern or session.agreement.is_modern:
-                return await self._ask(session, method, params, caller)
+                result = await self._ask(session, method, params, caller)
+                if not is_task(result) or caller.wants_tasks:
+                    return result
+                return await self._awaited(self._request(method, params), result, caller)
             if "requestState" in caller.passed_on:
                 # Legacy servers issue no request states, and this one is not ours.
                 raise CallNotWaiting
@@ -230,7 +241,18 @@ class ServerCalls:
             return await self._login.first(needed, self._request(method, params), caller, again)
 
     async def _anew(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        result = await self._asked_anew(method, params, caller)
+        return result if not is_task(result) or caller.wants_tasks else await self._tasks.result(result, caller)
+
+    async def _asked_anew(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         return await self._ask(await self._session_for(caller.link), method, params, caller)
+
+    async def _awaited(self, request: Request, task: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """Wait for a task. A modern client that can be asked gets its questions by a result."""
+        link = caller.link
+        if link is None or not link.is_modern or not can_be_asked(link.capabilities) or caller.is_parked:
+            return await self._tasks.result(task, caller)
+        return await self._parked.begin(request, caller, partial(self._tasks.result, task))
 
     def _request(self, method: str, params: dict[str, Any]) -> Request:
         return Request.of(self._server, method, params)

@@ -29,6 +29,7 @@ from mcp.shared.inbound import (
 from mcp_optimizer.config.serverfile.redaction import Redactor
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
+from mcp_optimizer.domain.extensions import TASKS
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, LoginRequired, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -39,6 +40,7 @@ from mcp_optimizer.upstream.notifications import OnNotice, ignore_notice
 from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.request_errors import ExchangeLost, LoginNeeded, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.tasks import METHODS
 from mcp_optimizer.upstream.transports.connecting import Connect, connected
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,12 @@ logger = logging.getLogger(__name__)
 _FIRST_LISTEN_PAUSE = 1.0
 _LONGEST_LISTEN_PAUSE = 60.0
 """Seconds before a stream that ended is reopened: at first, and after it ended repeatedly."""
+
+_NAMING = {**NAME_BEARING_METHODS, **dict.fromkeys(METHODS, "taskId")}
+"""The parameter that a header repeats, by method."""
+
+_WITH_TASKS = frozenset(("tools/call", *METHODS))
+"""Requests with which the gateway declares that it can handle tasks."""
 
 _ENVELOPE = frozenset((types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.CLIENT_CAPABILITIES_META_KEY))
 """The metadata keys about a request's sender. The client's values are replaced by ours for the server."""
@@ -159,6 +167,8 @@ class UpstreamSession:
         continue_trace(meta)
         if self.agreement.is_modern:
             meta.update(envelope(self.agreement.protocol_version, self._client_info, caller))
+            if method in _WITH_TASKS and self.agreement.has_tasks:
+                meta[types.CLIENT_CAPABILITIES_META_KEY] = _with_tasks(meta[types.CLIENT_CAPABILITIES_META_KEY])
         elif meta:
             meta.pop(types.LOG_LEVEL_META_KEY, None)
         if meta:
@@ -172,7 +182,7 @@ class UpstreamSession:
         if not self.is_modern:
             return headers
         headers[MCP_METHOD_HEADER] = method
-        name = params.get(NAME_BEARING_METHODS.get(method, ""))
+        name = params.get(_NAMING.get(method, ""))
         if isinstance(name, str):
             try:
                 headers[MCP_NAME_HEADER] = encode_header_value(name)
@@ -273,6 +283,11 @@ class UpstreamSession:
 
     async def close(self) -> None:
         await self._watching.close()
+
+
+def _with_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    extensions = capabilities.get("extensions")
+    return {**capabilities, "extensions": {**(extensions if isinstance(extensions, dict) else {}), TASKS: {}}}
 
 
 @asynccontextmanager

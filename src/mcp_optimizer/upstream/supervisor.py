@@ -143,7 +143,8 @@ class Supervisor:
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
         self._parked = parked
         login = LoginInCall(authorization, parked)
-        self._calls = ServerCalls(spec.name, self.admission, parked, login, self._session_for, self._ask)
+        ways = self._session_for, self._ask, options.limits.call_seconds
+        self._calls = ServerCalls(spec.name, self.admission, parked, login, *ways)
 
     @property
     def spec(self) -> ServerSpec:
@@ -185,6 +186,11 @@ class Supervisor:
         if self._closing:
             raise ServerUnavailable(self._spec.name, f"{self._closing}. Call again when it is back.")
         return self._calls.make(method, params, caller)
+
+    async def task_result(self, params: dict[str, Any], task: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The result of a task that answered a call of a tool, for a client that cannot ask for it."""
+        result: dict[str, Any] = await self._calls.task_result("tools/call", params, task, caller)
+        return result
 
     async def _ask(
         self, session: UpstreamSession, method: str, params: dict[str, Any], caller: Caller

@@ -24,7 +24,7 @@ from mcp_optimizer.domain.audit import AuditEntry
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.decisions import Decision
 from mcp_optimizer.domain.events import Outcome
-from mcp_optimizer.domain.result_type import is_input_required
+from mcp_optimizer.domain.result_type import is_input_required, is_task
 from mcp_optimizer.errors import (
     CallInterrupted,
     CallRefused,
@@ -164,6 +164,8 @@ class Recording:
                 return str(Outcome.OK)
             if is_input_required(result):
                 return "input required"
+            if is_task(result):
+                return "task"
         elif isinstance(error, CallRefused) and self._decision is not None:
             return "denied" if self._decision.is_denied else "declined"
         elif isinstance(error, asyncio.CancelledError):

@@ -31,6 +31,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.extensions import TASKS, extension_of
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -51,7 +52,6 @@ ORPHANED_KEY = "mcp_optimizer.orphaned"
 
 _STATE_KEY = "mcp-optimizer/client"
 _SESSION = MCP_SESSION_ID_HEADER.encode()
-_TASKS = "io.modelcontextprotocol/tasks"
 _PASSED_ON = ("_meta", *ANSWERS)
 
 
@@ -240,6 +240,8 @@ class Clients:
             link = _single_link(ctx, meta, _link_key(scope, principal, name))
         passed_on = {part: params[part] for part in _PASSED_ON if part in params}
         caller = Caller(name, principal.id if principal.is_verified else link.key, link, passed_on, principal)
+        if client is None and _has_tasks(meta):
+            caller = caller._replace(wants_tasks=True)
         if scope is None or not (scope.get("query_string") or ORPHANED_KEY in scope):
             return caller
         return caller._replace(narrowed=narrowed_by(request), is_orphaned=ORPHANED_KEY in scope)
@@ -264,14 +266,21 @@ def _declared(session: ServerSession) -> dict[str, Any]:
 
 
 def passable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """The capabilities that servers see: all except tasks, which the gateway does not support.
+    """The capabilities that servers see: all except tasks, which the gateway declares itself, because it waits for the
+    tasks of clients that cannot.
 
     A capability is an object; any other value declares nothing.
     """
     passed = {name: value for name, value in capabilities.items() if name != "tasks" and isinstance(value, dict)}
-    if isinstance(extensions := passed.get("extensions"), dict) and _TASKS in extensions:
-        passed["extensions"] = {name: value for name, value in extensions.items() if name != _TASKS}
+    if isinstance(extensions := passed.get("extensions"), dict) and TASKS in extensions:
+        passed["extensions"] = {name: value for name, value in extensions.items() if name != TASKS}
     return passed
+
+
+def _has_tasks(meta: Mapping[str, Any]) -> bool:
+    """Whether a modern request declares that its client asks for the results of tasks itself."""
+    capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
+    return isinstance(capabilities, dict) and extension_of(capabilities, TASKS) is not None
 
 
 def _raw_meta(ctx: Context) -> Mapping[str, Any]:

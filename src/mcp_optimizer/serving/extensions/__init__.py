@@ -1,0 +1,1 @@
+"""The extensions of the protocol that the gateway carries: one file each, all joined in `announcing`."""
