@@ -41,7 +41,7 @@ send("ui/initialize", {protocolVersion: "2026-01-26", appInfo: {name: "clock", v
 
 EXPENSES = """---
 name: expense-report
-description: File an expense report: collect receipts, fill in the form, send it to finance for approval.
+description: File an expense report, from the receipts and the form to the approval of finance.
 ---
 
 # Expense reports
@@ -197,7 +197,7 @@ class Extended:
             if name == "slow_compute":
                 await asyncio.sleep(min(float(given.get("seconds", 0)), 2))
                 return text("computed", resultType="complete")
-            needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", needed)
         return self._begin(name, given, answers)
 
@@ -246,7 +246,7 @@ class Extended:
     def _check(self, ctx: Any, params: Any) -> None:
         meta = ((ctx.params or {}).get("_meta") or {}).get("io.modelcontextprotocol/clientCapabilities") or {}
         if TASKS not in (meta.get("extensions") or {}):
-            needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", needed)
         if ctx.request is not None and ctx.request.headers.get("mcp-name") != getattr(params, "taskId", None):
             raise MCPError(types.HEADER_MISMATCH, "Mcp-Name is not the taskId")
@@ -354,7 +354,7 @@ class Extended:
             "resources/directory/read": self.directory,
         }
         for method, handler in methods.items():
-            server.add_request_handler(method, Params, handler)  # type: ignore[arg-type]
+            server.add_request_handler(method, Params, handler)
         return server
 
 
