@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ import httpx2
 
 from tests.e2e.raw_clients import HttpClient
 from tests.e2e.running import gateway_at
+from tests.waiting import until
 
 SERVER = Path(__file__).parents[1] / "servers" / "extended.py"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -32,9 +32,12 @@ def declaring(*extensions: str, **capabilities: Any) -> dict[str, Any]:
 
 async def until_ready(address: str) -> None:
     """Wait until every server is up."""
-    async with httpx2.AsyncClient() as http, asyncio.timeout(60):
-        while (await http.get(address.removesuffix("/mcp") + "/ready")).status_code != 200:
-            await asyncio.sleep(0.05)
+    async with httpx2.AsyncClient() as http:
+
+        async def is_ready() -> bool:
+            return (await http.get(address.removesuffix("/mcp") + "/ready")).status_code == 200
+
+        await until(is_ready, timeout=60)
 
 
 @asynccontextmanager

@@ -47,9 +47,15 @@ async def got(client: HttpClient, task: str, params: dict[str, Any] | None = Non
 
 
 async def ended(client: HttpClient, task: str, status: str = "completed") -> dict[str, Any]:
-    async with asyncio.timeout(30):
-        while (found := await got(client, task))["status"] in ("working", "input_required"):
-            await asyncio.sleep(0.05)
+    return await in_status(client, task, {"completed", "failed", "cancelled"}, status)
+
+
+async def in_status(client: HttpClient, task: str, awaited: set[str], status: str) -> dict[str, Any]:
+    async def is_there() -> bool:
+        return (await got(client, task))["status"] in awaited
+
+    await until(is_there, timeout=30)
+    found = await got(client, task)
     assert found["status"] == status, found
     return found
 
@@ -102,8 +108,7 @@ async def test_a_task_is_cancelled_at_its_server(address: str) -> None:
 async def test_a_tasks_questions_name_their_server_and_are_answered(address: str) -> None:
     async with http_client(address, MODERN) as client:
         task = await made(client, "confirm_delete", ASKED)
-        while (found := await got(client, task))["status"] != "input_required":
-            await asyncio.sleep(0.05)
+        found = await in_status(client, task, {"input_required"}, "input_required")
         message = found["inputRequests"]["sure"]["params"]["message"]
         assert message == 'The server "one" asks: Delete it?'
         answers = {"sure": {"action": "accept", "content": {"confirm": "yes"}}}

@@ -12,7 +12,6 @@ import base64
 import hashlib
 import json
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -260,7 +259,6 @@ class Extended:
         task = self.tasks.of(params)["taskId"]
         self.tasks.given.setdefault(task, {}).update(params.inputResponses)
         self.tasks.updated[task].set()
-        await asyncio.sleep(0)
         return {"resultType": "complete"}
 
     async def cancel(self, ctx: Any, params: Any) -> dict[str, Any]:
@@ -317,7 +315,7 @@ class Extended:
                 found.append(types.Resource(uri=uri, name=name, description=description, mime_type="text/markdown"))
         return types.ListResourcesResult(resources=found)
 
-    async def read(self, _ctx: Any, params: types.ReadResourceRequestParams) -> dict[str, Any]:
+    async def read(self, _ctx: Any, params: types.ReadResourceRequestParams) -> Any:
         uri = str(params.uri)
         if uri == PAGE:
             csp = {"ui": {"csp": {"connectDomains": ["https://example.com"]}, "prefersBorder": True}}
@@ -342,7 +340,7 @@ class Extended:
             on_list_tools=tools,
             on_call_tool=self.call,
             on_list_resources=self.resources,
-            on_read_resource=self.read,  # type: ignore[arg-type]
+            on_read_resource=self.read,
         )
         server.extensions = {TASKS: {}, SKILLS: {"directoryRead": True}}
         methods = {
@@ -370,9 +368,7 @@ def main() -> None:
     parser.add_argument("--state", default="")
     parser.add_argument("--skills", default="")
     parser.add_argument("--blobs", action="store_true")
-    parser.add_argument("--wait", type=float, default=0)
     options = parser.parse_args()
-    time.sleep(options.wait)
     server = Extended(options).server()
     if options.http:
         uvicorn.run(server.streamable_http_app(), port=options.http, log_level="critical")

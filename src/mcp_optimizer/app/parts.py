@@ -59,7 +59,7 @@ from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode, own_tools
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
-from mcp_optimizer.gateway.tasks import TaskBook
+from mcp_optimizer.gateway.tasks import TaskBook, TaskRequests
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.store import InVault, SecretRows
 from mcp_optimizer.identity.web import Web
@@ -222,6 +222,7 @@ def build_parts(
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
     policy = policy_of(settings)
     permissions = Permissions(Views(policy), Rates(settings.calls_per_minute), patience=settings.answer_timeout)
+    book = TaskBook(storage.tasks, storage.breaker, storage.signatures, settings.limits.tasks)
     gateway = Gateway(
         catalog,
         pool,
@@ -235,7 +236,7 @@ def build_parts(
         permissions,
         trail,
         stubs=script_stubs(settings),
-        tasks=TaskBook(storage.tasks, storage.breaker, storage.signatures, settings.limits.tasks),
+        tasks=book,
         says_savings=settings.find_savings,
     )
     relay = Relay(
@@ -305,19 +306,19 @@ def build_parts(
         scripts=scripts,
         stored_scripts=kept_scripts,
         signposts=signposts,
-        extensions=_extensions(catalog, gateway, relay, trail),
+        extensions=_extensions(gateway, relay, TaskRequests(book, gateway, pool), trail),
     )
 
 
-def _extensions(catalog: LiveCatalog, gateway: Gateway, relay: Relay, trail: AuditTrail | None) -> Extensions:
+def _extensions(gateway: Gateway, relay: Relay, tasks: TaskRequests, trail: AuditTrail | None) -> Extensions:
     """The protocol's extensions that clients and servers can use through the gateway."""
     views = gateway.permissions.views
 
     def has_pages(caller: Caller) -> bool:
-        return any(views.permits_server(caller, tool.server) for tool in catalog.snapshot.of_apps)
+        return any(views.permits_server(caller, tool.server) for tool in gateway.snapshot.of_apps)
 
-    every = (Apps(has_pages), Tasks(gateway, trail))
-    return Extensions(every, lambda: catalog.snapshot.states, views.permits_reading, relay.clients.caller)
+    every = (Apps(has_pages), Tasks(gateway, tasks, trail))
+    return Extensions(every, lambda: gateway.snapshot.states, views.permits_reading, relay.clients.caller)
 
 
 def _own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.tool_forms import ToolForms
+from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.extensions import APPS, PAGE_SCHEME, app_tool, extension_of, with_page
 from mcp_optimizer.domain.naming import ServerSchemes
@@ -19,6 +21,9 @@ from mcp_optimizer.domain.naming import ServerSchemes
 _MOST_READERS = 1_000
 _MOST_READ = 16
 """Conversations whose pages are remembered, and servers for each."""
+
+_MOST_HIDDEN = 200
+"""Maximum tools for pages in one list."""
 
 
 def shows_pages(caller: Caller) -> bool:
@@ -29,8 +34,9 @@ def shows_pages(caller: Caller) -> bool:
 class AppPages:
     """The names of pages for clients, and who has read which."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot], forms: ToolForms) -> None:
         self._snapshot = snapshot
+        self._forms = forms
         self._known: tuple[Collection[str], ServerSchemes] = ((), ServerSchemes(()))
         self._read: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
 
@@ -95,10 +101,26 @@ class AppPages:
         while len(self._read) > _MOST_READERS:
             self._read.popitem(last=False)
 
-    def callable_by(self, caller: Caller, candidates: Collection[str]) -> str | None:
-        """The only one of these servers whose pages a caller's client has read; None if that is not one."""
-        found = [server for server in self._read.get(caller.conversation, ()) if server in candidates]
+    def meant(self, view: Snapshot, tool_name: str, caller: Caller) -> str | None:
+        """The server whose tool a page calls by this name, if several have one: the only one of them whose pages the
+        caller's client has read. None if that is not one.
+        """
+        having = {tool.server for tool in view.at(view.names.called(tool_name)) if tool.record.app is not None}
+        found = [server for server in self._read.get(caller.conversation, ()) if server in having]
         return found[0] if len(found) == 1 else None
+
+    def for_hosts(self, view: Snapshot, dialect: Dialect, most: int) -> list[dict[str, Any]]:
+        """The tools for a host that shows pages: those with a page, at most `most`, and those that only pages call."""
+        of_apps = view.of_apps
+        hidden = [tool for tool in of_apps if tool.record.is_for_apps_only]
+        shown = [tool for tool in of_apps if not tool.record.is_for_apps_only][:most]
+        found = []
+        for tool in (*shown, *hidden[:_MOST_HIDDEN]):
+            definition = self._forms.listing(tool, dialect)
+            # A result may be truncated to text only, and clients reject that from a tool that declares a structure.
+            definition.pop("outputSchema", None)
+            found.append(self.in_definition(tool, definition))
+        return found
 
 
 def _names_page(block: Any) -> bool:

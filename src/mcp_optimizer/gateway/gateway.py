@@ -24,10 +24,8 @@ from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes, shape_text
 from mcp_optimizer.catalog.learned_use import LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
-from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.groups import as_grouped, expand, misused
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
-from mcp_optimizer.domain.kept_tasks import KeptTask
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import is_task
 from mcp_optimizer.domain.tools import Definition
@@ -55,18 +53,15 @@ from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConversation
 from mcp_optimizer.gateway.starting_servers import StartingServers, is_coming
-from mcp_optimizer.gateway.tasks import TaskBook, Treatment, UnknownTask
+from mcp_optimizer.gateway.tasks import TaskBook, TreatedLater
 from mcp_optimizer.largejson.compact_json import compact, written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.calls import Call
-from mcp_optimizer.results.metadata import of_a_tool
+from mcp_optimizer.results.metadata import of_a_tool, with_origin
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.words import terms
 from mcp_optimizer.upstream.parked import Parked
 from mcp_optimizer.upstream.pool import UpstreamPool
-
-TOOL_META_KEY = "mcp-optimizer/tool"
-"""The `_meta` key that names the tool and server that were called."""
 
 SCORES_META_KEY = "mcp-optimizer/scores"
 """The `_meta` key for the scores in a find_tool reply, where they cost the model nothing."""
@@ -78,8 +73,6 @@ Resolve = Callable[[Snapshot], Awaitable[CatalogTool]]
 
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
-_MOST_HIDDEN = 200
-"""Maximum tools for pages in one list."""
 
 _SEARCHES = 3
 _LARGE_CALLS = 2
@@ -125,7 +118,7 @@ class Gateway:
         stubs = stubs and stubs.but_not_of(self.built_in.has)
         counting = (forms, results.count_or_most, find_limit, find_tokens, limits)
         self._finder = Finder(*counting, use, self.shape, stubs, says_savings=says_savings)
-        self.pages = AppPages(lambda: catalog.snapshot)
+        self.pages = AppPages(lambda: catalog.snapshot, forms)
         self._turns = CallerThreads("searches", limits.waiting_searches, _SEARCHES)
         self._checks = CallerThreads("large calls", limits.requests, _LARGE_CALLS)
         self.limits = limits
@@ -291,11 +284,11 @@ class Gateway:
                 details.input_schema,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            ask = partial(self._asked, tool, params, caller, Treatment(select, is_unchanged=whole))
+            ask = partial(self._asked, tool, params, caller, TreatedLater(select, is_unchanged=whole))
             result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, server, name)
-            return record.result(_with_origin(self.pages.in_result(tool, result), server, name, details.annotations))
+            return record.result(with_origin(self.pages.in_result(tool, result), server, name, details.annotations))
 
     async def pass_on(
         self,
@@ -326,7 +319,7 @@ class Gateway:
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
             if self.built_in.has(server):
                 return record.result(await self.built_in.call(server, name, arguments or {}, caller))
-            result = await self._called(tool, params, caller, Treatment(is_unchanged=True))
+            result = await self._called(tool, params, caller, TreatedLater(is_unchanged=True))
             result = self.pages.in_result(tool, result, adds=False)
             schema = tool.record.details.input_schema
             call = Call(server, name, arguments=arguments or {}, is_whole=True, input_schema=schema)
@@ -336,11 +329,8 @@ class Gateway:
         """The tool that a page calls by its own name, which several servers have: that of the page's server. Raises
         `error` if no page makes the call, or it is unclear which.
         """
-        if not by_page:
-            raise error
-        view = await self.seen_by(caller)
-        having = {tool.server for tool in view.at(view.names.called(tool_name)) if tool.record.app is not None}
-        if (server := self.pages.callable_by(caller, having)) is None:
+        server = self.pages.meant(await self.seen_by(caller), tool_name, caller) if by_page else None
+        if server is None:
             raise error
         return await self.permissions.resolve(self._catalog.snapshot, tool_name, server, caller)
 
@@ -356,7 +346,7 @@ class Gateway:
         return await self.in_turn(caller, partial(self._finder.is_likely_to_find, view, query))
 
     async def _asked(
-        self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: Treatment
+        self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: TreatedLater
     ) -> dict[str, Any]:
         """The result of a call. A call that only reads is repeated once if its server died during it."""
         server = tool.server
@@ -370,7 +360,7 @@ class Gateway:
         return await self._called(tool, params, caller, treatment)
 
     async def _called(
-        self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: Treatment
+        self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: TreatedLater
     ) -> dict[str, Any]:
         """The server's result, or, for a client that wants tasks, the task that it answers with."""
         result = await self._pool.call(tool.server, "tools/call", params, caller)
@@ -379,46 +369,6 @@ class Gateway:
         book, (server, name) = self._tasks, tool.key
         kept = await book.keep(result, server, name, caller, treatment) if book is not None else None
         return kept or await self._pool.task_result(server, params, result, caller._replace(wants_tasks=False))
-
-    async def task(self, task_id: str, caller: Caller) -> KeptTask:
-        """The task that a caller asks for; raises UnknownTask, also if the caller may not call its tool any more."""
-        if self._tasks is None:
-            raise UnknownTask
-        kept = await self._tasks.find(task_id, caller)
-        view = await self.seen_by(caller)
-        if not self.permissions.views.permits_server(caller, kept.server):
-            raise UnknownTask
-        position = view.names.position(kept.server, kept.tool)
-        is_known = position is not None and view.tools[position] is not None
-        # While its server is away, only its callers are known to have been allowed to call it.
-        if not is_known and view.of_server(kept.server):
-            raise UnknownTask
-        return kept
-
-    async def ask_for_task(self, kept: KeptTask, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """The server's answer to a request about a task."""
-        return await self._pool.call(kept.server, method, {**params, "taskId": kept.own_id}, caller)
-
-    async def result_of_task(self, kept: KeptTask, result: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """The result of a task, treated as that of a call: measured, cut and kept."""
-        snapshot = self._catalog.snapshot
-        position = snapshot.names.position(kept.server, kept.tool)
-        tool = snapshot.tools[position] if position is not None else None
-        if tool is None:
-            return await self.results.of_task(Call(kept.server, kept.tool, caller), result)
-        details = tool.record.details
-        call = Call(
-            kept.server,
-            kept.tool,
-            caller,
-            self.results.projection(kept.selection),
-            tool.record.definition_hash,
-            annotations=details.annotations or {},
-            is_whole=kept.is_unchanged,
-            input_schema=details.input_schema,
-        )
-        done = self.pages.in_result(tool, await self.results.of_task(call, result), adds=not kept.is_unchanged)
-        return done if kept.is_unchanged else _with_origin(done, kept.server, kept.tool, details.annotations)
 
     async def _is_up_again(self, tool: CatalogTool) -> bool:
         """Whether a tool's server runs again and lists the same definition of the tool."""
@@ -480,19 +430,6 @@ class Gateway:
         sent = {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
         return sent if tool.record.app is None else self.pages.in_definition(tool, sent)
 
-    def for_hosts(self, view: Snapshot, dialect: Dialect, most: int) -> list[dict[str, Any]]:
-        """The tools for a host that shows pages: those with a page, at most `most`, and those that only pages call."""
-        of_apps = view.of_apps
-        hidden = [tool for tool in of_apps if tool.record.is_for_apps_only]
-        shown = [tool for tool in of_apps if not tool.record.is_for_apps_only][:most]
-        found = []
-        for tool in (*shown, *hidden[:_MOST_HIDDEN]):
-            definition = self._forms.listing(tool, dialect)
-            # A result may be truncated to text only, and clients reject that from a tool that declares a structure.
-            definition.pop("outputSchema", None)
-            found.append(self.pages.in_definition(tool, definition))
-        return found
-
     def shape(self, tool: CatalogTool, principal: str = LOCAL.principal.id) -> str:
         """What a tool returns to a principal, in about 35 tokens: from its output schema, else from its past results;
         "" if neither is known.
@@ -542,9 +479,3 @@ class Gateway:
 @lru_cache(maxsize=1_024)
 def _has_header_parameters(definition: Definition) -> bool:
     return _HEADER_KEYWORD in definition.wire_json
-
-
-def _with_origin(result: dict[str, Any], server: str, tool: str, annotations: Any) -> dict[str, Any]:
-    origin = {"name": tool, "server": server} | ({"annotations": annotations} if annotations else {})
-    meta = result.get("_meta")
-    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}

@@ -1,7 +1,8 @@
 """Tasks of servers for clients that ask for them: names that only their caller can use, kept before they are returned.
 
 A server's task gets an id of ours, signed for its caller, and its place is kept in the database that all gateways
-share. A task that cannot be kept is awaited in the call instead. Called by the gateway; knows no client and no server.
+share. A task that cannot be kept is awaited in the call instead. `TaskRequests` asks for a task and treats its result
+as that of a call. Called by the gateway and by serving; knows no client.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.kept_tasks import KeptTask
 from mcp_optimizer.errors import CatalogError, InvalidRequest
+from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.metadata import with_origin
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.upstream.tasks import id_of
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.tasks import TaskRows
+    from mcp_optimizer.gateway.gateway import Gateway
+    from mcp_optimizer.upstream.pool import UpstreamPool
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +50,7 @@ class UnknownTask(InvalidRequest):
 
 
 @dataclass(frozen=True)
-class Treatment:
+class TreatedLater:
     """How the result of a call is treated when its task has ended."""
 
     selection: str = ""
@@ -63,12 +68,11 @@ class TaskBook:
         self._most = most
 
     async def keep(
-        self, created: Mapping[str, Any], server: str, tool: str, caller: Caller, treatment: Treatment
+        self, created: Mapping[str, Any], server: str, tool: str, caller: Caller, treatment: TreatedLater
     ) -> dict[str, Any] | None:
         """The answer to a call that became a task, under an id of ours; None if the task cannot be kept."""
         life, whose = created.get("ttlMs"), caller.principal.id
-        is_number = isinstance(life, int) and not isinstance(life, bool) and life > 0
-        left = min(life, _LONGEST_LIFE_MS) if is_number else _DAY_MS  # type: ignore[type-var]
+        left = min(life, _LONGEST_LIFE_MS) if type(life) is int and life > 0 else _DAY_MS
         kept = KeptTask(
             secrets.token_urlsafe(15),
             whose,
@@ -77,7 +81,7 @@ class TaskBook:
             tool,
             treatment.selection,
             treatment.is_unchanged,
-            round(time.time() * 1_000) + int(left or _DAY_MS),
+            round(time.time() * 1_000) + left,
         )
         try:
             if not await self._breaker.within(partial(self._add, kept)):
@@ -116,3 +120,50 @@ class TaskBook:
         if (rows := await self._opened()) is None:
             raise CatalogError("the database is not open")
         return rows
+
+
+class TaskRequests:
+    """Asks servers for the tasks of callers."""
+
+    def __init__(self, book: TaskBook, gateway: Gateway, pool: UpstreamPool) -> None:
+        self._book = book
+        self._gateway = gateway
+        self._pool = pool
+
+    async def find(self, task_id: str, caller: Caller) -> KeptTask:
+        """The task that a caller asks for; raises UnknownTask, also if the caller may not call its tool any more."""
+        kept = await self._book.find(task_id, caller)
+        view = await self._gateway.seen_by(caller)
+        if not self._gateway.permissions.views.permits_server(caller, kept.server):
+            raise UnknownTask
+        position = view.names.position(kept.server, kept.tool)
+        is_known = position is not None and view.tools[position] is not None
+        # While its server is away, no tool of it is known.
+        if not is_known and view.of_server(kept.server):
+            raise UnknownTask
+        return kept
+
+    async def ask(self, kept: KeptTask, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The server's answer to a request about a task."""
+        return await self._pool.call(kept.server, method, {**params, "taskId": kept.own_id}, caller)
+
+    async def result(self, kept: KeptTask, result: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The result of a task, treated as that of a call: measured, cut and kept."""
+        snapshot, results, pages = self._gateway.snapshot, self._gateway.results, self._gateway.pages
+        position = snapshot.names.position(kept.server, kept.tool)
+        tool = snapshot.tools[position] if position is not None else None
+        if tool is None:
+            return await results.of_task(Call(kept.server, kept.tool, caller, is_whole=kept.is_unchanged), result)
+        details = tool.record.details
+        call = Call(
+            kept.server,
+            kept.tool,
+            caller,
+            results.projection(kept.selection),
+            tool.record.definition_hash,
+            annotations=details.annotations or {},
+            is_whole=kept.is_unchanged,
+            input_schema=details.input_schema,
+        )
+        done = pages.in_result(tool, await results.of_task(call, result), adds=not kept.is_unchanged)
+        return done if kept.is_unchanged else with_origin(done, kept.server, kept.tool, details.annotations)

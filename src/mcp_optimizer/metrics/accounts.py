@@ -26,9 +26,10 @@ from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import CallRefused, OptimizerError
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.error_texts import for_model
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, Gateway
 from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.results.metadata import TOOL_META_KEY
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY
 from mcp_optimizer.runtime.deferred_work import Afterwards
 from mcp_optimizer.runtime.tasks import BackgroundTasks

@@ -150,6 +150,16 @@ def with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), key: value}}
 
 
+TOOL_META_KEY = "mcp-optimizer/tool"
+"""The `_meta` key that names the tool and server that were called."""
+
+
+def with_origin(result: dict[str, Any], server: str, tool: str, annotations: Any) -> dict[str, Any]:
+    """The result of a tool, with the tool and its server."""
+    origin = {"name": tool, "server": server} | ({"annotations": annotations} if annotations else {})
+    return with_meta(result, TOOL_META_KEY, origin)
+
+
 _MILLION = 1_000_000
 
 

@@ -38,13 +38,14 @@ from mcp_optimizer.domain.own_tools import (
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, quoted
 from mcp_optimizer.gateway.app_pages import shows_pages
 from mcp_optimizer.gateway.arguments import without
-from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
+from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.signposts import Signposts
 from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.results.metadata import TOOL_META_KEY
 from mcp_optimizer.serving.client_habits import dialect_for, for_reader
 from mcp_optimizer.serving.extensions.announcing import GREETINGS, Extensions
 from mcp_optimizer.serving.gate import Gate
@@ -134,8 +135,12 @@ def build_server(
     # The SDK's own middlewares create spans.
     server.middleware[:] = [WhenTraced(middleware) for middleware in server.middleware]
     known = extensions or Extensions((), dict, _nothing, relay.clients.caller)
-    known.server_info = answers.server_info
-    server.middleware += [gate.check, known, relay.middleware(answers.server_info), answers]
+    server.middleware += [
+        gate.check,
+        known.middleware(answers.server_info),
+        relay.middleware(answers.server_info),
+        answers,
+    ]
     return server
 
 
@@ -255,7 +260,7 @@ class _Answers:
         if not view.of_apps:
             return registered
         most = self._options.app_tools
-        for_hosts = await asyncio.to_thread(self._gateway.for_hosts, view, dialect, most)
+        for_hosts = await asyncio.to_thread(self._gateway.pages.for_hosts, view, dialect, most)
         metas = {tool.name: meta for tool in view.of_apps if (meta := self._gateway.pages.meta_of(tool)) is not None}
         known = {definition["name"] for definition in registered}
         named = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import mcp_types as types
@@ -39,7 +39,7 @@ _MOST_QUESTIONS = 100
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
-Ask = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
+Ask = Callable[[str, dict[str, Any], Caller], Coroutine[Any, Any, dict[str, Any]]]
 """Sends one request about a task to its server."""
 
 
@@ -164,7 +164,7 @@ class TaskWaiting:
             raise UpstreamRefusal(self._server, error.code, error.message, error.data) from error
 
     def _cancel(self, task_id: str, caller: Caller) -> None:
-        self._cancelling.spawn(self._ask("tasks/cancel", {"taskId": task_id}, _silent(caller)))  # type: ignore[arg-type]
+        self._cancelling.spawn(self._ask("tasks/cancel", {"taskId": task_id}, _silent(caller)))
 
 
 def _silent(caller: Caller) -> Caller:

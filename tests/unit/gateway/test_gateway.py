@@ -11,7 +11,8 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest, ServerUnavailable, UnknownTool
 from mcp_optimizer.gateway.error_texts import for_model
 from mcp_optimizer.gateway.found_tools import summary
-from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.results.metadata import TOOL_META_KEY
 from mcp_optimizer.serving.client_habits import find_response
 from tests.unit.catalogs import Choking, RecordingPool, down, gateway_over, mcp_tool, running
 

@@ -9,10 +9,11 @@ MCP server, in front of the relay.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
 from mcp.shared.exceptions import MCPError
 from mcp_types import HEADER_MISMATCH
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -73,14 +74,19 @@ class Extensions:
         self._permits = permits
         self._caller_of = caller_of
         self._methods = {method: (one, answer) for one in self._every for method, answer in one.methods.items()}
-        self.server_info: Callable[[], Mapping[str, Any]] = dict
 
-    async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+    def middleware(self, server_info: Callable[[], Mapping[str, Any]]) -> ServerMiddleware[Any]:
+        """The middleware for the MCP server that identifies itself as `server_info`."""
+        return partial(self._handle, server_info)
+
+    async def _handle(
+        self, server_info: Callable[[], Mapping[str, Any]], ctx: Context, call_next: CallNext
+    ) -> HandlerResult:
         if (known := self._methods.get(ctx.method)) is not None:
             extension, answer = known
             if extension.is_modern_only and ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
                 return await call_next(ctx)
-            return await self._answer(ctx, answer)
+            return await self._answer(server_info, ctx, answer)
         if ctx.method == _LISTEN:
             return await self._listen(ctx, call_next)
         result = await call_next(ctx)
@@ -103,12 +109,14 @@ class Extensions:
                 found[one.identifier] = told
         return found
 
-    async def _answer(self, ctx: Context, answer: Method) -> HandlerResult:
+    async def _answer(
+        self, server_info: Callable[[], Mapping[str, Any]], ctx: Context, answer: Method
+    ) -> HandlerResult:
         try:
             result = await answer(ctx, ctx.params or {}, self._caller_of(ctx))
         except OptimizerError as error:
             raise as_mcp_error(error) from error
-        return for_era(result, ctx.protocol_version, self.server_info)
+        return for_era(result, ctx.protocol_version, server_info)
 
     async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         caller = self._caller_of(ctx)

@@ -25,6 +25,7 @@ from mcp_optimizer.domain.extensions import TASKS
 from mcp_optimizer.domain.kept_tasks import KeptTask
 from mcp_optimizer.errors import OptimizerError, UpstreamRefusal
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.tasks import TaskRequests
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.extensions.announcing import Method, Settings, check_name_header, missing, text_in
@@ -47,8 +48,9 @@ class Tasks:
     identifier = TASKS
     is_modern_only = True
 
-    def __init__(self, gateway: Gateway, trail: AuditTrail | None = None) -> None:
+    def __init__(self, gateway: Gateway, requests: TaskRequests, trail: AuditTrail | None = None) -> None:
         self._gateway = gateway
+        self._requests = requests
         self._trail = trail
         self._following = BackgroundTasks(logger, "A client cannot be told of its task", expected=(OptimizerError,))
         self.methods: Mapping[str, Method] = {
@@ -81,19 +83,19 @@ class Tasks:
             raise missing(TASKS)
         task_id = text_in(params, "taskId", _LONGEST_ID)
         check_name_header(ctx, task_id)
-        return task_id, await self._gateway.task(task_id, caller)
+        return task_id, await self._requests.find(task_id, caller)
 
     async def _pass(self, kept: KeptTask, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         with recording(self._trail, caller, method) as record:
             record.about(kept.server, kept.tool, arguments=params)
             self._gateway.permissions.take_turn(caller)
-            await self._gateway.ask_for_task(kept, method, params, _about_task(caller))
+            await self._requests.ask(kept, method, params, _about_task(caller))
             return record.result({})
 
     async def _state(self, task_id: str, kept: KeptTask, caller: Caller) -> dict[str, Any]:
         """A task as its client sees it: under our id, with the server named in questions, and its result in limits."""
         caller = _about_task(caller)
-        found = without_ours(await self._gateway.ask_for_task(kept, "tasks/get", {}, caller))
+        found = without_ours(await self._requests.ask(kept, "tasks/get", {}, caller))
         state = {**{key: found[key] for key in _SHOWN if key in found}, "taskId": task_id}
         state.setdefault("ttlMs", None)
         if isinstance(meta := found.get("_meta"), dict):
@@ -101,9 +103,7 @@ class Tasks:
         status = found.get("status")
         if status == "completed":
             result = found.get("result")
-            state["result"] = await self._gateway.result_of_task(
-                kept, result if isinstance(result, dict) else {}, caller
-            )
+            state["result"] = await self._requests.result(kept, result if isinstance(result, dict) else {}, caller)
         elif status == "failed":
             error = found.get("error")
             state["error"] = (
@@ -131,7 +131,7 @@ class Tasks:
         kept: dict[str, KeptTask] = {}
         for task_id in asked:
             try:
-                kept[task_id] = await self._gateway.task(task_id, caller)
+                kept[task_id] = await self._requests.find(task_id, caller)
             except OptimizerError:
                 # Tasks that are not this caller's are left out, as resources are that it may not read.
                 continue

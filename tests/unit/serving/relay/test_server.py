@@ -18,7 +18,8 @@ from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.own_tools import INSTRUCTIONS, OWN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY
+from mcp_optimizer.results.metadata import TOOL_META_KEY
 from mcp_optimizer.serving.client_habits import SAVINGS_META_KEY
 from mcp_optimizer.serving.relay.connected import passable
 from mcp_optimizer.serving.relay.server import Relay
