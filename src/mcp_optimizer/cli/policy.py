@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run, started
+from mcp_optimizer.cli.command_gateway import run, started
 from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings
@@ -19,7 +18,6 @@ from mcp_optimizer.errors import ConfigurationError, listed, quoted
 
 if TYPE_CHECKING:
     from mcp_optimizer.access.policy.explaining import Explanation
-    from mcp_optimizer.app.optimizer import Optimizer
 
 _PATTERN = re.compile(r"[*?\[]")
 """Signs of a pattern, which can match several callers."""
@@ -36,7 +34,6 @@ def policy_test(
     tool: Annotated[str, typer.Argument(help="The tool's name, or server__tool.")],
     *,
     settings: Settings,
-    flags: frozenset[str],
     server: Annotated[str | None, typer.Option(help="The server, if several have the tool.")] = None,
     caller: Annotated[
         str, typer.Option(help="The caller's name, such as key:ci, or ci if only one matches. Default: local.")
@@ -47,12 +44,10 @@ def policy_test(
     caller_risk: Annotated[
         Risk | None, typer.Option(help="The worst class of tools that the caller's key permits. Default: any.")
     ] = None,
-    fresh: FreshFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Explain whether a caller may call a tool: its risk class, the rule that decides, and what would change that."""
-    asked = _Asked(caller, caller_servers, caller_risk)
-    _test(Inquiry(settings, flags, fresh), tool, server, asked, as_json)
+    run(_test(settings, tool, server, _Asked(caller, caller_servers, caller_risk), as_json))
 
 
 @dataclass(frozen=True)
@@ -113,24 +108,21 @@ def _name_in_rules(settings: Settings, asked: _Asked, keys: Collection[str]) -> 
     )
 
 
-def _test(inquiry: Inquiry, tool: str, server: str | None, asked: _Asked, as_json: bool) -> None:
+async def _test(settings: Settings, tool: str, server: str | None, asked: _Asked, as_json: bool) -> None:
     from mcp_optimizer.access.policy.explaining import explain
-    from mcp_optimizer.app.control.command_requests import ResolveRequest
     from mcp_optimizer.app.part_options import policy_of
+    from mcp_optimizer.gateway.resolving import on_server, resolve
 
-    principal = run(_caller(inquiry.settings, asked))
-    meant = inquiry.answer(ResolveRequest(tool=tool, server=server), _by_words)
-    where = meant["server"], meant["tool"]
-    explanation = explain(policy_of(inquiry.settings), principal, *where, meant["annotations"])
+    principal = await _caller(settings, asked)
+    async with started(settings) as optimizer:
+        snapshot = optimizer.snapshot
+        found = resolve(snapshot, tool) if server is None else on_server(snapshot, tool, server)
+        own, annotations = found.record.name, found.record.definition.details.annotations
+        explanation = explain(policy_of(settings), principal, found.server, own, annotations)
     if as_json:
-        print_json(_as_json(explanation, principal, *where, asked.name))
+        print_json(_as_json(explanation, principal, found.server, own, asked.name))
     else:
-        _show(explanation, principal, *where, asked.name)
-
-
-def _by_words(settings: Settings, fresh: bool) -> AbstractAsyncContextManager[Optimizer]:
-    """Nothing is searched by meaning."""
-    return started(settings.model_copy(update={"encoder": "none"}), fresh)
+        _show(explanation, principal, found.server, own, asked.name)
 
 
 def _as_json(explanation: Explanation, principal: Principal, server: str, tool: str, given: str) -> dict[str, object]:

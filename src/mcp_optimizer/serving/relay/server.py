@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
@@ -159,22 +159,35 @@ class Relay:
         """The middleware for the MCP server that identifies itself as `server_info`."""
         return partial(self._handle, server_info)
 
-    async def _handle(
+    def _handle(
         self, server_info: Callable[[], dict[str, Any]], ctx: Context, call_next: CallNext
-    ) -> HandlerResult:
+    ) -> Coroutine[Any, Any, HandlerResult]:
+        # Not a coroutine of its own: calls of tools only pass here.
         handler = self._handlers.get(ctx.method)
         if handler is not None and (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS:
-            result = await self._answer(ctx, handler)
-            ttl_ms = 0 if ctx.method == "resources/read" else None
-            return for_era(result, ctx.protocol_version, server_info, ttl_ms=ttl_ms)
+            return self._answer(server_info, ctx, handler)
         if ctx.method == "subscriptions/listen":
-            self._client_connected(ctx)
-            await self._watched_are_up(ctx)
-            return await self._subscriptions.listen(ctx, call_next)
+            return self._listen(ctx, call_next)
         if ctx.method == "notifications/roots/list_changed":
-            await self._tell_roots(self.clients.link(ctx).key, ctx.method)
-        elif ctx.method != "initialize":
+            return self._roots_changed(ctx, call_next)
+        if ctx.method != "initialize":
             self._client_connected(ctx)
+        return cast("Coroutine[Any, Any, HandlerResult]", call_next(ctx))
+
+    async def _answer(
+        self, server_info: Callable[[], dict[str, Any]], ctx: Context, handler: Handler
+    ) -> dict[str, Any]:
+        result = await self._raw_answer(ctx, handler)
+        ttl_ms = 0 if ctx.method == "resources/read" else None
+        return for_era(result, ctx.protocol_version, server_info, ttl_ms=ttl_ms)
+
+    async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        self._client_connected(ctx)
+        await self._watched_are_up(ctx)
+        return await self._subscriptions.listen(ctx, call_next)
+
+    async def _roots_changed(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        await self._tell_roots(self.clients.link(ctx).key, ctx.method)
         return await call_next(ctx)
 
     async def _tell_roots(self, key: str, method: str) -> None:
@@ -194,7 +207,7 @@ class Relay:
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or self.clients.of(ctx) is not None:
             self._pool.client_connected(lambda: self.clients.link(ctx).lasting)
 
-    async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
+    async def _raw_answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
         """Answers from the raw request, which the gate has checked, with the raw result."""
         self._client_connected(ctx)
         try:
