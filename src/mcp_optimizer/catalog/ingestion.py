@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.catalog.tools import NOTHING_SAID, ServerText, ToolRecord, make_records
 from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.domain.skills import listed_text
 from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.deferred_work import ForegroundGate
@@ -148,7 +149,7 @@ class Ingestion:
     ) -> list[ToolRecord]:
         new = [item for item in definitions if item.definition_hash not in kept]
         counted = self._count(
-            {item.definition_hash: item.wire_json for item in new if item.definition_hash not in known}
+            {item.definition_hash: listed_text(item) for item in new if item.definition_hash not in known}
         )
         made = make_records(server, new, {**known, **counted}, self._vocabulary, said)
         same = [kept[item.definition_hash] for item in definitions if item.definition_hash in kept]

@@ -52,6 +52,7 @@ from mcp_optimizer.gateway.found_tools import FoundTools, ToolListPage, entry
 from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConversation
+from mcp_optimizer.gateway.skills import Skills
 from mcp_optimizer.gateway.starting_servers import StartingServers, is_coming
 from mcp_optimizer.gateway.tasks import TaskBook, TreatedLater
 from mcp_optimizer.largejson.compact_json import compact, written
@@ -124,6 +125,7 @@ class Gateway:
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
         self.permissions = permissions or Permissions(Views(Policy()))
+        self.skills = Skills(lambda: catalog.snapshot, lambda: self.pages.schemes, pool, self.permissions)
 
     def use_limits_of_find(self, tools: int, tokens: int, *, says_savings: bool = True) -> None:
         self._finder.use(tools, tokens, says_savings=says_savings)
@@ -198,11 +200,12 @@ class Gateway:
         return self._finder.find(self.permissions.views.of(snapshot, caller), query, seen)
 
     def list_tools(self, server: str | None = None, offset: int = 0, caller: Caller = LOCAL) -> ToolListPage:
-        """All tools of running servers that the caller may call, or of one server, page by page."""
+        """All tools of running servers that the caller may call, or of one server, page by page; skills come last."""
         snapshot = self.permissions.views.of(self._catalog.snapshot, caller)
         if server is not None and server not in snapshot.states:
             raise resolving.unknown_server(snapshot, server)
         tools = snapshot.running if server is None else snapshot.of_server(server)
+        tools = (*tools, *(skill for skill in snapshot.skills if server in (None, skill.server)))
         if offset < 0:
             raise InvalidRequest(f"offset must not be negative, but is {quoted(offset)}.")
         shown = self._that_fit(tools[offset : offset + _PAGE])
@@ -284,7 +287,12 @@ class Gateway:
                 details.input_schema,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            ask = partial(self._asked, tool, params, caller, TreatedLater(select, is_unchanged=whole))
+            later = TreatedLater(select, is_unchanged=whole)
+            ask = (
+                partial(self._asked, tool, params, caller, later)
+                if tool.record.skill is None
+                else partial(self.skills.read, tool, arguments, caller)
+            )
             result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, server, name)
@@ -308,6 +316,8 @@ class Gateway:
             except UnknownTool as error:
                 tool = await self._of_page(error, tool_name, caller, by_page=by_page)
             self._refuse_unseen(tool, tool_name, by_page=by_page)
+            if tool.record.skill is not None:
+                raise UnknownTool(tool_name, (), "It is a skill: its files are resources.")
             server, name = tool.key
             if added and arguments is not None:
                 arguments = without(foreign_to(tool.record.definition, added), arguments)

@@ -73,6 +73,11 @@ class Views:
         record = tool.record
         return self._policy.decide(caller.principal, record.server, record.definition.name, record.hints)
 
+    def permits_skill(self, caller: Caller, server: str, name: str) -> bool:
+        """Whether a caller may read a skill that its server does not list; a rule that asks a person refuses here."""
+        decided = self._policy.decide(caller.principal, server, name, {"readOnlyHint": True})
+        return self.permits_server(caller, server) and decided.effect is Effect.ALLOW
+
     def permits_server(self, caller: Caller, server: str) -> bool:
         """Whether a server exists for this caller at all."""
         servers = caller.principal.servers

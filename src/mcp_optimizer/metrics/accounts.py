@@ -297,7 +297,7 @@ class Accounts:
         session, client = self._labels.of(answer.caller)
         found: tuple[ToolKey, ...] = ()
         if scores := said.get(SCORES_META_KEY):
-            hits = (view.by_name.get(name) for name in scores)
+            hits = (view.listed_as(name) for name in scores)
             found = tuple(hit.key for hit in hits if hit is not None)
         return Event(
             answer.at,

@@ -263,6 +263,11 @@ class UpstreamPool:
         if name in self._terms:
             self._terms[name].server.wake()
 
+    def list_again(self, name: str) -> None:
+        """Have a server's tools and skills listed again, because they are not what was listed; returns at once."""
+        if name in self._terms:
+            self._terms[name].server.list_again()
+
     def log(self, name: str) -> list[str]:
         """The last lines of a server's stderr, and what happened to it; oldest first, without its secrets."""
         self._named(name)

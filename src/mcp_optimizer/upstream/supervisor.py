@@ -413,8 +413,19 @@ class Supervisor:
         if method == "notifications/tools/list_changed":
             # Clients are notified later, when the new list is available.
             self._relisting.changed()
-        else:
-            self._noticed(method, params)
+            return
+        if method == "notifications/resources/list_changed" and self._has_skills:
+            # Skills have no notification of their own, and their files are resources.
+            self._relisting.changed()
+        self._noticed(method, params)
+
+    @property
+    def _has_skills(self) -> bool:
+        return self._session is not None and self._session.agreement.has_skills
+
+    def list_again(self) -> None:
+        """List tools and skills again, because they are not what was listed."""
+        self._relisting.changed()
 
     def _relisted(self, listing: Listing) -> None:
         self._standing.change(listing=listing)
