@@ -2,6 +2,7 @@
 
 Its tools, tasks and skills are those that the conformance suite's scenarios ask for. `--name` sets it apart from
 another one, `--state FILE` keeps its tasks over a restart, `--skills FILE` has its skills as JSON: text by URI.
+`--extra-skills FILE` has further entries for its list, sent as they are.
 """
 
 from __future__ import annotations
@@ -287,7 +288,8 @@ class Extended:
         return {"uri": uri, "frontmatter": frontmatter, "resources": files}
 
     async def skills(self, _ctx: Any, params: Any) -> dict[str, Any]:
-        skills = [self.skill(uri) for uri in self.texts if uri.endswith("/SKILL.md")]
+        skills: list[Any] = [self.skill(uri) for uri in self.texts if uri.endswith("/SKILL.md")]
+        skills += json.loads(Path(self.options.extra_skills).read_text()) if self.options.extra_skills else []
         at = int(getattr(params, "cursor", None) or 0)
         more = {"nextCursor": str(at + 1)} if at + 1 < len(skills) else {}
         return {"skills": skills[at : at + 1], **more, "ttlMs": 300_000, "cacheScope": "public"}
@@ -367,6 +369,7 @@ def main() -> None:
     parser.add_argument("--name", default="extended")
     parser.add_argument("--state", default="")
     parser.add_argument("--skills", default="")
+    parser.add_argument("--extra-skills", default="")
     parser.add_argument("--blobs", action="store_true")
     options = parser.parse_args()
     server = Extended(options).server()

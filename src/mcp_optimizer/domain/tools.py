@@ -120,7 +120,7 @@ class Definition:
         return _recently_parsed(self)
 
     def parsed(self) -> McpTool:
-        """The parsed definition without hidden characters in its texts, and without the entry of a skill; not cached."""
+        """The parsed definition, without hidden characters in its texts or the entry of a skill; not cached."""
         wire_json = self.wire_json
         sent = _read(wire_json)
         if self.is_skill:

@@ -180,6 +180,8 @@ class Skills:
         for (one, name), held in snapshot.held.items():
             root = root_of(name) if one == server else None
             if root is not None and (uri == root or uri.startswith(f"{root}/")):
+                # It may be as it was approved again.
+                self._pool.list_again(server)
                 raise held_error(held)
 
     def _around(self, server: str, uri: str) -> Iterator[Skill]:
