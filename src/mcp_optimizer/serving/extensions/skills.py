@@ -136,7 +136,9 @@ class SkillMethods:
         with recording(self._trail, caller, "skills/get") as record:
             record.about(server, own)
             self._gateway.permissions.take_turn(caller)
-            result = without_ours(await self._pool.call(server, "skills/get", {"uri": own}, caller))
+            # Without the client: a session of a legacy client's own would be legacy, where some servers have no skills.
+            asked = self._pool.call(server, "skills/get", {"uri": own}, caller._replace(link=None))
+            result = without_ours(await asked)
             entry = result.get("skill")
             definition, skill = self._usable(server, entry, own)
             if definition.definition_hash not in {one.record.definition_hash for one in self._gateway.snapshot.skills}:
@@ -166,7 +168,7 @@ class SkillMethods:
             if server not in having:
                 continue
             try:
-                result = await self._relay.read_at(ctx, server, own)
+                result = await self._relay.read_at(ctx, server, own, with_client=False)
             except UpstreamRefusal as error:
                 refusal = refusal or error
                 continue

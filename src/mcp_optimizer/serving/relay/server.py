@@ -307,13 +307,15 @@ class Relay:
             raise refusal
         raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
 
-    async def read_at(self, ctx: Context, server: str, own: str) -> dict[str, Any]:
+    async def read_at(self, ctx: Context, server: str, own: str, *, with_client: bool = True) -> dict[str, Any]:
         """The result of a request about a resource at its server: of a skill only what its caller may read of it, and
-        only what its server announced.
+        only what its server announced. `with_client`: the server may turn to the client, in a session of that client.
         """
+        caller = self.clients.caller(ctx)
         if self._skills is None:
-            return await self._pass(ctx, server, {"uri": own})
-        caller = await self._skills.permitted(self.clients.caller(ctx), server, own)
+            return await self._pass(ctx, server, {"uri": own}, caller)
+        caller = await self._skills.permitted(caller, server, own)
+        caller = caller if with_client or caller.approval is not None else caller._replace(link=None)
         return self._skills.verified(server, own, await self._pass(ctx, server, {"uri": own}, caller))
 
     async def _complete(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
