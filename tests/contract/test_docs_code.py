@@ -11,6 +11,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -71,9 +72,15 @@ def commands(block: Block) -> Iterator[list[str]]:
                 break
 
 
+@cache
+def command_line() -> Any:
+    """All commands; loading them takes a while."""
+    return typer.main.get_command(program())
+
+
 def wrong(words: list[str]) -> str:
     """Why the command line would refuse these words, or nothing."""
-    command: Any = typer.main.get_command(program())
+    command = command_line()
     rest = list(words)
     while hasattr(command, "commands"):
         if not rest or rest[0].startswith("-"):
