@@ -56,8 +56,8 @@ def started(starts: Path) -> int:
     return len(starts.read_text()) if starts.exists() else 0
 
 
-async def until_reached(config: Path) -> None:
-    settings = load_settings({"config": config})
+async def until_reached(config: Path, **options: Any) -> None:
+    settings = load_settings({"config": config, **options})
     await until(lambda: any(gateway.hello.is_ready for gateway in running_gateways(settings)), timeout=60)
 
 
@@ -105,7 +105,7 @@ async def test_a_gateway_on_stdio_answers_commands(config: Path, starts: Path) -
         assert (await asked("servers", "--config", config, starts=starts)).code == 0
 
 
-@pytest.mark.parametrize("option", [("--fresh",), ("--encoder", "none"), ("--database", "none")], ids=" ".join)
+@pytest.mark.parametrize("option", [("--fresh",), ("--database", "none")], ids=" ".join)
 async def test_what_would_change_the_answer_starts_servers(config: Path, starts: Path, option: tuple[str, ...]) -> None:
     async with gateway_at(config):
         await until_reached(config)
@@ -126,12 +126,13 @@ async def test_without_a_gateway_a_dead_ones_socket_is_removed(config: Path, sta
 
 
 async def test_a_folder_that_others_can_enter_is_not_asked(config: Path, starts: Path) -> None:
-    async with gateway_at(config):
-        await until_reached(config)
-        [path] = sockets(identity(load_settings({"config": config})), os.environ)
+    # Without a database, a command that asks no gateway has to start the servers.
+    async with gateway_at(config, "--database", "none"):
+        await until_reached(config, database="none")
+        [path] = sockets(identity(load_settings({"config": config, "database": "none"})), os.environ)
         path.parent.chmod(0o755)
         before = started(starts)
-        assert (await command("tools", "--config", config)).code == 0
+        assert (await command("tools", "--config", config, "--database", "none")).code == 0
         assert started(starts) == before + 1
 
 

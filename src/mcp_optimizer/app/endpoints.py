@@ -14,8 +14,9 @@ from mcp_optimizer.app.control.answers import Answers, AnswerSources, Invite, Op
 from mcp_optimizer.app.control.listener import ControlListener
 from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.life import Life
-from mcp_optimizer.app.part_options import is_open, is_transparent, items, selected_profile, server_options
+from mcp_optimizer.app.part_options import is_open, is_transparent, selected_profile, server_options
 from mcp_optimizer.app.parts import Parts
+from mcp_optimizer.app.setting_values import items
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.errors import ConfigurationError

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from mcp_optimizer.app.part_options import budgets, concise_profiles, items, result_options, rulebook
+from mcp_optimizer.app.part_options import budgets, concise_profiles, result_options, rulebook
 from mcp_optimizer.app.parts import Parts, keeping_signpost
+from mcp_optimizer.app.setting_values import items
 from mcp_optimizer.config.settings import Settings
 
 Tell = Callable[[Parts, Settings], None]

@@ -9,22 +9,20 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.access.audit.audit_file import AuditOptions
 from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.app.setting_values import items
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.config.serverfile.spec import ServerSpec, Start, Transport
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Start
 from mcp_optimizer.config.serverfile.variables import Variables, expanded
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.config.settings_groups import ResultSettings
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.domain.own_tools import ScriptMode
-from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.savings import prices_of
@@ -54,26 +52,12 @@ def _label(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_LETTERS]
 
 
-def items(text: str) -> list[str]:
-    """The items of a setting that is a comma-separated list."""
-    return [item.strip() for item in text.split(",") if item.strip()]
-
-
 def is_transparent(settings: Settings) -> bool:
     return settings.mode == "transparent"
 
 
 def is_native(settings: Settings) -> bool:
     return settings.mode == "native"
-
-
-def check_driver(settings: Settings) -> None:
-    """Reported at once, not when the catalog is opened, because the user must act."""
-    if isinstance(settings.database_place, str) and find_spec("asyncpg") is None:
-        raise ConfigurationError(
-            "PostgreSQL needs another package: pip install 'mcp-optimizer-gateway[postgres]', "
-            "or use a file with --database FILE."
-        )
 
 
 def audit_options(settings: Settings) -> AuditOptions:
@@ -110,16 +94,6 @@ def is_open(settings: Settings, *, is_loopback: bool) -> bool:
             "that, use --open-to-anyone."
         )
     return is_loopback and not settings.require_auth
-
-
-def place_of(settings: Settings, what: str) -> Path | str:
-    """The database that keeps `what`, for commands that work on nothing else."""
-    if (place := settings.database_place) is None:
-        raise ConfigurationError(
-            f"{what} are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
-        )
-    check_driver(settings)
-    return place
 
 
 def pool_options(settings: Settings, names: OwnedNames | None = None, *, has_one_client: bool) -> PoolOptions:
@@ -192,18 +166,6 @@ def server_options(settings: Settings) -> ServerOptions:
         scripts=ScriptMode(settings.scripts),
         app_tools=settings.app_tools,
     )
-
-
-def trust_modes(settings: Settings, specs: Iterable[ServerSpec]) -> dict[str, TrustMode]:
-    """How changed tools are handled, per server: by the settings for it, else by its entry, else by its kind."""
-    kinds = {True: TrustMode(settings.trust_local), False: TrustMode(settings.trust_remote)}
-    named = settings.servers_trust
-    return {
-        spec.name: TrustMode(named[spec.name])
-        if spec.name in named
-        else spec.trust or kinds[spec.transport is Transport.STDIO]
-        for spec in specs
-    }
 
 
 def budgets(settings: Settings) -> dict[ProfileName, int | None]:

@@ -26,21 +26,19 @@ from mcp_optimizer.app.first_start import FirstStart
 from mcp_optimizer.app.part_options import (
     audit_options,
     budgets,
-    check_driver,
     concise_profiles,
     configuration_of,
     description_writer,
     is_native,
     is_transparent,
-    items,
     policy_of,
     pool_options,
     price_of_results,
     result_options,
     token_issuers,
-    trust_modes,
 )
 from mcp_optimizer.app.script_parts import script_runner, script_stubs, stored_scripts
+from mcp_optimizer.app.setting_values import check_driver, items, trust_modes
 from mcp_optimizer.app.shared_lists import SharedLists
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.ingestion import Ingestion

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_optimizer.app.live_settings import LIVE, differing, tell
-from mcp_optimizer.app.part_options import trust_modes
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.app.servers import changed_specs
+from mcp_optimizer.app.setting_values import trust_modes
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.config.trusted_files import notes_file

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.app.part_options import check_driver, items
+from mcp_optimizer.app.setting_values import check_driver, items
 from mcp_optimizer.config.serverfile.parser import given_servers, parse_server_file, read_server_file
 from mcp_optimizer.config.serverfile.self_reference import SAME_ADDRESS, is_own_address
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport

@@ -9,15 +9,14 @@ holds its turn without making progress.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
-import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from mcp_optimizer.catalog.known_servers import FAILED, SAID, failure_of, known_servers, said_by
 from mcp_optimizer.catalog.tools import NOTHING_SAID, ServerText, ToolRecord, make_records
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.skills import listed_text
@@ -92,9 +91,6 @@ _AT_ONCE = 2
 
 _LONGEST_LIST = 1_000_000
 """Maximum characters of a list of prompts, resources or templates that is stored."""
-
-_SERVER = "server"
-"""The kind under which is stored what a server said of itself."""
 
 OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
 """Waits until the database is open, while servers start; returns None if there is no database."""
@@ -173,11 +169,11 @@ class Ingestion:
         if catalog is None or not specs:
             return {}
         try:
-            stored = await catalog.lists({spec.name: spec.fingerprint for spec in specs}, _SERVER)
+            stored = await catalog.lists({spec.name: spec.fingerprint for spec in specs}, SAID)
         except CatalogError:
             # Said when their tools are looked for.
             return {}
-        return await asyncio.to_thread(_known_servers, specs, stored)
+        return await asyncio.to_thread(known_servers, specs, stored)
 
     async def store(self, spec: ServerSpec, records: Sequence[ToolRecord], state: UpstreamState | None = None) -> None:
         """Store a server and its tools, and what it said of itself in a state where it runs; a failure is logged and
@@ -197,9 +193,24 @@ class Ingestion:
             server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, ServerStatus.RUNNING)
             await catalog.replace_tools(server_id, rows)
             if state is not None:
-                await catalog.save_lists(server_id, {_SERVER: await asyncio.to_thread(_about, state)})
+                said = await asyncio.to_thread(said_by, state)
+                await catalog.save_lists(server_id, {SAID: said, FAILED: None})
         except CatalogError as error:
             logger.warning("Cannot store server %s in the catalog: %s. Everything else works.", spec.name, error)
+
+    async def store_failures(self, states: Sequence[UpstreamState]) -> None:
+        """Store how servers failed to start; a failure to store it is logged and does not affect callers."""
+        catalog = await self._opened()
+        if catalog is None:
+            return
+        at = time.time()
+        try:
+            for state in states:
+                spec = state.spec
+                server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, state.status)
+                await catalog.save_lists(server_id, {FAILED: await asyncio.to_thread(failure_of, state, at)})
+        except CatalogError as error:
+            logger.warning("Cannot store failed starts in the catalog: %s. Everything else works.", error)
 
     async def recall_lists(self, specs: Sequence[ServerSpec]) -> dict[str, dict[str, Any]]:
         """The stored last lists of prompts, resources and templates, by server name and kind."""
@@ -326,38 +337,3 @@ def _entries(text: str) -> Any:
     except (ValueError, RecursionError):
         logger.debug("A stored list cannot be read")
         return []
-
-
-def _about(state: UpstreamState) -> str:
-    """What a server said of itself, with a digest of its entry. A resting server is taken for what this says."""
-    salt = secrets.token_hex(16)
-    return json.dumps(
-        {
-            "salt": salt,
-            "entry": _digest(state.spec, salt),
-            "protocol": state.protocol_version,
-            "version": state.server_version,
-            "capabilities": state.capabilities,
-            "instructions": state.instructions,
-        }
-    )
-
-
-def _known_servers(specs: Sequence[ServerSpec], stored: Mapping[str, Mapping[str, str]]) -> dict[str, KnownServer]:
-    found = {}
-    for spec in specs:
-        about = json.loads(stored.get(spec.name, {}).get(_SERVER, "null"))
-        if about is not None and about["entry"] == _digest(spec, about["salt"]):
-            said = about["protocol"], about["version"], about["capabilities"], about["instructions"]
-            found[spec.name] = KnownServer(0, *said)
-    return found
-
-
-def _digest(spec: ServerSpec, salt: str) -> str:
-    """The same for the same entry. Salted and slow, because values of variables may be short secrets."""
-    values = [spec.fingerprint, spec.cwd or "", sorted(spec.env.items()), sorted(spec.headers.items())]
-    text = spec.without_secrets(json.dumps(values))
-    if not spec.env and not spec.headers:
-        # Everything that is left is in the fingerprint, or no secret.
-        return hashlib.sha256((salt + text).encode()).hexdigest()
-    return hashlib.scrypt(text.encode(), salt=salt.encode(), n=2**10, r=8, p=1, dklen=16).hex()

@@ -223,7 +223,7 @@ class _Adding:
             print(f"Added {name}. A running gateway takes it in by itself.")
 
     async def _store(self, name: str, value: str) -> None:
-        from mcp_optimizer.app.part_options import place_of
+        from mcp_optimizer.app.setting_values import place_of
         from mcp_optimizer.identity.secrets import opened_secrets
 
         async with opened_secrets(place_of(self._settings, "Secrets"), os.environ) as secrets:

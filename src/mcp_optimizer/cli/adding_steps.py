@@ -202,13 +202,12 @@ async def first_start(settings: Settings, name: str, *, prints: bool) -> dict[st
         update={
             "servers": name,
             "encoder": "none",
-            "start_servers": "with the gateway",
             "wait": settings.start_timeout + 10,
             "restart_pause": 3_600.0,
             "restart_pause_max": 3_600.0,
         }
     )
-    async with started(once, shows_servers=True) as optimizer:
+    async with started(once, fresh=True, shows_servers=True) as optimizer:
         [state] = optimizer.servers()
         tools = [tool for tool in optimizer.snapshot.running if tool.server == name]
     works = state.status is ServerStatus.RUNNING

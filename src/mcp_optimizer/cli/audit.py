@@ -84,7 +84,7 @@ def _end(text: str | None, now: datetime) -> float | None:
 
 
 async def _read(settings: Settings, query: AuditQuery) -> list[AuditEntry]:
-    from mcp_optimizer.app.part_options import check_driver
+    from mcp_optimizer.app.setting_values import check_driver
     from mcp_optimizer.db.audit import StoredAudit
     from mcp_optimizer.db.database import open_database
 

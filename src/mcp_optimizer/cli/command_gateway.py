@@ -1,7 +1,8 @@
-"""Gives a command a gateway to work with: a running one that would give the same answer, or a fresh one.
+"""Gives a command a gateway to work with: a running one that would give the same answer, or one for this command.
 
-While a fresh one starts, a terminal shows which servers it waits for. Every command that needs tools or servers comes
-through here.
+One for this command answers from what is stored of servers that were listed before, and starts only servers that are
+not known yet, and those that it calls; with --fresh it starts all. Meanwhile a terminal shows which servers it waits
+for. Every command that needs tools or servers comes through here.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ import typer
 
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.runtime.lazy_imports import quick_imports
-from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
 
 if TYPE_CHECKING:
     from mcp_optimizer.app.control.command_requests import Request
@@ -39,19 +41,44 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 @asynccontextmanager
-async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIterator[Optimizer]:
-    """A started optimizer whose servers are up, as far as they start within `--wait`.
+async def started(settings: Settings, fresh: bool = False, *, shows_servers: bool = False) -> AsyncIterator[Optimizer]:
+    """A started optimizer whose servers are known, as far as they start within `--wait`; with `fresh`, all start.
 
     Missing servers are named on stderr, unless the command `shows_servers` itself.
     """
     with quick_imports():
-        from mcp_optimizer.app.optimizer import Optimizer
-        from mcp_optimizer.upstream.supervisor import restarts
+        from mcp_optimizer.app.command_start import remember_failures, resting_optimizer, starting_optimizer
 
-    # Experiments on the command line do not count as use of the gateway.
-    optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False, "reload": False}))
+    as_of = None
+    if fresh:
+        optimizer = starting_optimizer(of_command(settings))
+    else:
+        optimizer, stored = await resting_optimizer(of_command(settings))
+        as_of = stored.as_of
+    async with waited_for(optimizer):
+        await remember_failures(optimizer, optimizer.servers())
+        _say_as_of(optimizer, as_of)
+        if not shows_servers:
+            from mcp_optimizer.app.control.command_facts import missing_facts
+
+            name_missing(missing_facts(optimizer.snapshot))
+        yield optimizer
+        await remember_failures(optimizer, optimizer.servers())
+
+
+def of_command(settings: Settings) -> Settings:
+    """The settings of a gateway that answers one command: what is tried there does not count as use."""
+    return settings.model_copy(update={"history": False, "reload": False})
+
+
+@asynccontextmanager
+async def waited_for(optimizer: Optimizer) -> AsyncIterator[None]:
+    """Start a gateway and wait for its servers, visibly at a terminal; stop it at the end."""
+    from mcp_optimizer.upstream.supervisor import restarts
+
+    settings = optimizer.settings
     if "log_level" not in settings.model_fields_set:
-        # Missing servers are reported once, below, not on every restart attempt.
+        # Missing servers are reported once, not on every restart attempt.
         restarts.setLevel(logging.ERROR)
     optimizer.start()
     try:
@@ -59,13 +86,17 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
             await _wait_visibly(optimizer, settings.wait)
         else:
             await optimizer.wait_for_servers(settings.wait)
-        if not shows_servers:
-            from mcp_optimizer.app.control.command_facts import missing_facts
-
-            name_missing(missing_facts(optimizer.snapshot))
-        yield optimizer
+        yield
     finally:
         await optimizer.stop()
+
+
+def _say_as_of(optimizer: Optimizer, as_of: float | None) -> None:
+    """For a person, that servers were not asked, and since when."""
+    resting = sum(state.is_resting for state in optimizer.servers())
+    if as_of is not None and resting:
+        ago = f"{span(age)} ago" if (age := time.time() - as_of) >= 1 else "now"
+        say(f"{counted(resting, 'server')} as of {ago}; --fresh starts all of them")
 
 
 def name_missing(missing: Sequence[Mapping[str, str]]) -> None:
@@ -99,11 +130,15 @@ async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:
 
 
 _NEUTRAL = frozenset("config demo servers database wait log_level log_format".split())
-"""Options that select a gateway, or do not affect its answers. With any other option, the command starts servers."""
+"""Options that select a gateway, or do not affect its answers. With any other option, no running gateway is asked."""
 
-FreshFlag = Annotated[bool, typer.Option("--fresh", help="Start the servers, even if a gateway is running.")]
+FreshFlag = Annotated[
+    bool,
+    typer.Option("--fresh", help="Start all servers, even if a gateway is running, or they are known from before."),
+]
 
-Begin = Callable[[Settings], AbstractAsyncContextManager["Optimizer"]]
+Begin = Callable[[Settings, bool], AbstractAsyncContextManager["Optimizer"]]
+"""Begins a gateway for one command; with the second argument, all servers start."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +153,17 @@ class Inquiry:
         """What the command prints. Missing servers are named on stderr, unless the command `shows_servers` itself."""
         gateway = self._running()
         if gateway is None:
-            return run(_fresh(request, begin(self.settings)))["value"]
+            return run(_answered(request, begin(self.settings, self.fresh)))["value"]
         answer = gateway.ask(request.model_copy(update={"wait": self.settings.wait}))
         if not shows_servers:
             name_missing(answer["missing"])
         say(f"answered by the running gateway (pid {gateway.hello.pid})")
         return answer["value"]
+
+    def asked(self, request: Request) -> Any:
+        """What a running gateway says, or None without one."""
+        gateway = self._running()
+        return None if gateway is None else gateway.ask(request)["value"]
 
     @property
     def is_running(self) -> bool:
@@ -143,7 +183,7 @@ class Inquiry:
         return None
 
 
-async def _fresh(request: Request, beginning: AbstractAsyncContextManager[Optimizer]) -> dict[str, Any]:
+async def _answered(request: Request, beginning: AbstractAsyncContextManager[Optimizer]) -> dict[str, Any]:
     async with beginning as optimizer:
         return await optimizer.answers().answer(request)
 

@@ -1,7 +1,7 @@
 """`servers` and `doctor`: the state of the configured servers, and how to fix what is wrong.
 
-`doctor` tries every server once. With `--fix` it shows the corrections that need no guess, asks, and writes them; all
-other bytes of the server file are kept, and a file that changed in between is left alone.
+`doctor` tries every server once that is not known to work. With `--fix` it shows the corrections that need no guess,
+asks, and writes them; all other bytes of the server file are kept, and a file that changed in between is left alone.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run, started
+from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, of_command, run, started, waited_for
 from mcp_optimizer.cli.command_options import JsonFlag, with_settings
 from mcp_optimizer.cli.server_advice import advise
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import CatalogError, ConfigurationError
-from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -155,6 +156,7 @@ _MARKS = {
     "starting": ("…", "yellow"),
     "login needed": ("!", "yellow"),
 }
+_IN_ORDER = ("running", "starts when needed", "stopped")
 _NO_SERVERS = "No servers are configured, so there is nothing to find or call."
 _ALL_DISABLED = "Every server is disabled, so there is nothing to find or call."
 
@@ -201,32 +203,45 @@ def _show_servers(rows: list[dict[str, Any]]) -> None:
 
 
 @with_settings()
-def doctor(*, settings: Settings, mend: _Fix = False, yes: _Yes = False, as_json: JsonFlag = False) -> None:
-    """Check every server; report problems and how to fix them. Exit code 1 if there are any."""
+def doctor(
+    *,
+    settings: Settings,
+    flags: frozenset[str],
+    mend: _Fix = False,
+    yes: _Yes = False,
+    fresh: FreshFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check every server; report problems and how to fix them. Exit code 1 if there are any.
+
+    Servers that run in a gateway, or started within the last hour, are not started again without --fresh.
+    """
     found = corrections(settings)
     fixed = found.lines if found is not None and mend and fix(found, yes=yes) else []
     left = found.lines if found is not None and not fixed else []
-    if not run(_doctor(settings, as_json, fixed, left)):
+    if not run(_doctor(Inquiry(settings, flags, fresh), as_json, fixed, left)):
         sys.exit(1)
 
 
-async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: list[str]) -> bool:
+async def _doctor(inquiry: Inquiry, as_json: bool, fixed: list[str], left: list[str]) -> bool:
     """`fixed` was corrected in the server file just now; `left` could be."""
-    # One attempt each: a restart would hide the first error.
-    patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
-    # Whether servers work is what is asked: all of them start.
-    patient = patient.model_copy(update={"wait": settings.start_timeout + 10, "start_servers": "with the gateway"})
+    from mcp_optimizer.app.command_start import remember_failures
     from mcp_optimizer.app.control.command_facts import server_facts
 
-    async with started(patient, shows_servers=True) as optimizer:
+    settings = inquiry.settings
+    optimizer, works = await _checked(inquiry)
+    async with waited_for(optimizer):
         states = optimizer.servers()
+        await remember_failures(optimizer, states)
         rows = [server_facts(optimizer.snapshot, state) for state in states]
         broken = await _broken_scripts(optimizer)
     for row, state in zip(rows, states, strict=True):
         if advice := advise(state):
             row["advice"] = advice
+        if state.is_resting:
+            row["worked_at"] = datetime.fromtimestamp(works[state.name], UTC).isoformat(timespec="seconds")
     about = _about_all(rows, settings)
-    healthy = not about and not broken and all(row["status"] in ("running", "stopped") for row in rows)
+    healthy = not about and not broken and all(row["status"] in _IN_ORDER for row in rows)
     beside = other_package(distribution_files)
     if as_json:
         about |= {"environment": beside} if beside else {}
@@ -240,6 +255,27 @@ async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: lis
         if beside:
             console().print(beside, style="yellow", soft_wrap=True)
     return healthy
+
+
+async def _checked(inquiry: Inquiry) -> tuple[Optimizer, Mapping[str, float]]:
+    """A gateway that tries the servers that are not known to work, and when the others were known to."""
+    from mcp_optimizer.app.command_start import checking_optimizer, starting_optimizer
+    from mcp_optimizer.app.control.command_requests import ServersRequest
+
+    # One attempt each: a restart would hide the first error.
+    patient = of_command(inquiry.settings).model_copy(
+        update={
+            "restart_pause": 3_600.0,
+            "restart_pause_max": 3_600.0,
+            "wait": inquiry.settings.start_timeout + 10,
+            "encoder": "none",
+        }
+    )
+    if inquiry.fresh:
+        # Whether servers work is what is asked: all of them start.
+        return starting_optimizer(patient), {}
+    running = [row["name"] for row in inquiry.asked(ServersRequest()) or [] if row["status"] == "running"]
+    return await checking_optimizer(patient, running)
 
 
 def distribution_files(name: str) -> Sequence[str] | None:
@@ -309,7 +345,7 @@ def _show(rows: list[dict[str, Any]], about: dict[str, str]) -> None:
         out.print(Text(about["problem"], style="red"))
         out.print(Text(about["advice"], style="cyan"))
         return
-    failed = sum(row["status"] not in ("running", "stopped") for row in rows)
+    failed = sum(row["status"] not in _IN_ORDER for row in rows)
     out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'no problems'}")
 
 
@@ -339,16 +375,24 @@ def _told(row: dict[str, Any]) -> Text:
     from rich.text import Text
 
     told = Text()
-    if row["status"] == "running":
+    if row["status"] == "running" or "worked_at" in row:
         told.append(f"{counted(row['tools'], 'tool')}, {row['tokens']:,} tokens")
         version = in_a_line(row.get("version", ""))
-        facts = [f"up in {row['started_in_s']} s", f"MCP {row['protocol']}", *([version] if version else [])]
+        facts = [_proof(row), f"MCP {row['protocol']}", *([version] if version else [])]
         told.append("\n" + ", ".join(facts), style="dim")
     else:
         told.append(in_a_line(row.get("reason", row["status"])))
     for line, style in _details(row):
         told.append("\n" + in_a_line(line), style=style)
     return told
+
+
+def _proof(row: dict[str, Any]) -> str:
+    """How it is known that a server works."""
+    if "worked_at" not in row:
+        return f"up in {row['started_in_s']} s"
+    age = (datetime.now(UTC) - datetime.fromisoformat(row["worked_at"])).total_seconds()
+    return f"worked {span(max(0.0, age))} ago"
 
 
 def _details(row: dict[str, Any]) -> list[tuple[str, str]]:

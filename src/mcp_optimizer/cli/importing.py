@@ -93,7 +93,7 @@ def import_servers(
 
 
 async def _import(settings: Settings, source: str, choices: ImportChoices, *, all_projects: bool) -> None:
-    from mcp_optimizer.app.part_options import items
+    from mcp_optimizer.app.setting_values import items
     from mcp_optimizer.cli.import_report import report
     from mcp_optimizer.config.clients.importing import WantedServers, planned
     from mcp_optimizer.config.clients.permissions import carried
@@ -187,7 +187,7 @@ async def _stored(settings: Settings, plan: ImportPlan, choices: ImportChoices) 
     """The plan, with references to the secrets just stored; None if the user refuses to store them."""
     from dataclasses import replace
 
-    from mcp_optimizer.app.part_options import place_of
+    from mcp_optimizer.app.setting_values import place_of
     from mcp_optimizer.config.clients.importing import beside_stored
     from mcp_optimizer.identity.secrets import opened_secrets
 

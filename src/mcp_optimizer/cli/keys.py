@@ -95,7 +95,7 @@ def revoke_key(name: _Which, *, settings: Settings) -> None:
 @asynccontextmanager
 async def _keys(settings: Settings) -> AsyncIterator[StoredKeys]:
     from mcp_optimizer.access.callers.known_keys import opened_keys
-    from mcp_optimizer.app.part_options import place_of
+    from mcp_optimizer.app.setting_values import place_of
 
     async with opened_keys(place_of(settings, "Keys")) as keys:
         yield keys

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcp_optimizer.cli.command_gateway import run, started
+from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run, started
 from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings
@@ -18,6 +19,7 @@ from mcp_optimizer.errors import ConfigurationError, listed, quoted
 
 if TYPE_CHECKING:
     from mcp_optimizer.access.policy.explaining import Explanation
+    from mcp_optimizer.app.optimizer import Optimizer
 
 _PATTERN = re.compile(r"[*?\[]")
 """Signs of a pattern, which can match several callers."""
@@ -34,6 +36,7 @@ def policy_test(
     tool: Annotated[str, typer.Argument(help="The tool's name, or server__tool.")],
     *,
     settings: Settings,
+    flags: frozenset[str],
     server: Annotated[str | None, typer.Option(help="The server, if several have the tool.")] = None,
     caller: Annotated[
         str, typer.Option(help="The caller's name, such as key:ci, or ci if only one matches. Default: local.")
@@ -44,10 +47,12 @@ def policy_test(
     caller_risk: Annotated[
         Risk | None, typer.Option(help="The worst class of tools that the caller's key permits. Default: any.")
     ] = None,
+    fresh: FreshFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Explain whether a caller may call a tool: its risk class, the rule that decides, and what would change that."""
-    run(_test(settings, tool, server, _Asked(caller, caller_servers, caller_risk), as_json))
+    asked = _Asked(caller, caller_servers, caller_risk)
+    _test(Inquiry(settings, flags, fresh), tool, server, asked, as_json)
 
 
 @dataclass(frozen=True)
@@ -108,21 +113,24 @@ def _name_in_rules(settings: Settings, asked: _Asked, keys: Collection[str]) -> 
     )
 
 
-async def _test(settings: Settings, tool: str, server: str | None, asked: _Asked, as_json: bool) -> None:
+def _test(inquiry: Inquiry, tool: str, server: str | None, asked: _Asked, as_json: bool) -> None:
     from mcp_optimizer.access.policy.explaining import explain
+    from mcp_optimizer.app.control.command_requests import ResolveRequest
     from mcp_optimizer.app.part_options import policy_of
-    from mcp_optimizer.gateway.resolving import on_server, resolve
 
-    principal = await _caller(settings, asked)
-    async with started(settings) as optimizer:
-        snapshot = optimizer.snapshot
-        found = resolve(snapshot, tool) if server is None else on_server(snapshot, tool, server)
-        own, annotations = found.record.name, found.record.definition.details.annotations
-        explanation = explain(policy_of(settings), principal, found.server, own, annotations)
+    principal = run(_caller(inquiry.settings, asked))
+    meant = inquiry.answer(ResolveRequest(tool=tool, server=server), _by_words)
+    where = meant["server"], meant["tool"]
+    explanation = explain(policy_of(inquiry.settings), principal, *where, meant["annotations"])
     if as_json:
-        print_json(_as_json(explanation, principal, found.server, own, asked.name))
+        print_json(_as_json(explanation, principal, *where, asked.name))
     else:
-        _show(explanation, principal, found.server, own, asked.name)
+        _show(explanation, principal, *where, asked.name)
+
+
+def _by_words(settings: Settings, fresh: bool) -> AbstractAsyncContextManager[Optimizer]:
+    """Nothing is searched by meaning."""
+    return started(settings.model_copy(update={"encoder": "none"}), fresh)
 
 
 def _as_json(explanation: Explanation, principal: Principal, server: str, tool: str, given: str) -> dict[str, object]:

@@ -44,10 +44,11 @@ def report(
         bool, typer.Option("--all-history", help="Include other configurations, and servers that are gone.")
     ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page with charts to a file.")] = None,
+    fresh: FreshFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Show savings, searches, calls and unused tools, the cost of all tools, and the saving of each measure."""
-    run(_report(settings, tools_dir, as_json, html, since, everything=all_history))
+    run(_report(settings, tools_dir, as_json, html, since, everything=all_history, fresh=fresh))
 
 
 @with_settings()
@@ -73,11 +74,11 @@ def show(
 
 
 @asynccontextmanager
-async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[Optimizer]:
+async def _catalog(settings: Settings, fresh: bool, tools_dir: Path | None) -> AsyncIterator[Optimizer]:
     """The servers' tools, or those of dumps. No encoder, because nothing is searched by meaning."""
     settings = settings.model_copy(update={"encoder": "none"})
     if tools_dir is None:
-        async with started(settings) as optimizer:
+        async with started(settings, fresh) as optimizer:
             yield optimizer
         return
     from mcp_optimizer.app.optimizer import Optimizer
@@ -92,10 +93,12 @@ async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _measured(settings: Settings, tools_dir: Path | None) -> AsyncIterator[tuple[Optimizer, Sizes | None]]:
+async def _measured(
+    settings: Settings, fresh: bool, tools_dir: Path | None
+) -> AsyncIterator[tuple[Optimizer, Sizes | None]]:
     """The same for a report, with the tools' sizes if already known."""
     if tools_dir is None:
-        async with _catalog(settings, None) as optimizer:
+        async with _catalog(settings, fresh, None) as optimizer:
             yield optimizer, None
         return
     from mcp_optimizer.app.optimizer import Optimizer
@@ -115,12 +118,13 @@ async def _report(
     since: str | None,
     *,
     everything: bool,
+    fresh: bool,
 ) -> None:
     from mcp_optimizer.cli.report_tables import show_report
     from mcp_optimizer.metrics.report_json import report_values
 
     begin = read_since(since, datetime.now().astimezone())
-    found = await report_on(settings, tools_dir, begin, everything=everything, measured=as_json)
+    found = await report_on(settings, tools_dir, begin, everything=everything, measured=as_json, fresh=fresh)
     if html is not None:
         _write(html, found)
     if as_json:
@@ -132,7 +136,13 @@ async def _report(
 
 
 async def report_on(
-    settings: Settings, tools_dir: Path | None, since: float = 0.0, *, everything: bool = False, measured: bool = False
+    settings: Settings,
+    tools_dir: Path | None,
+    since: float = 0.0,
+    *,
+    everything: bool = False,
+    measured: bool = False,
+    fresh: bool = False,
 ) -> Report:
     """The report on the servers of the settings and their history, or on a folder of dumps, which has none.
 
@@ -144,7 +154,7 @@ async def report_on(
     from mcp_optimizer.token_counter import TokenCounter
     from mcp_optimizer_demo.targets import KANBAN_TARGETS
 
-    async with _measured(settings, tools_dir) as (optimizer, sizes):
+    async with _measured(settings, fresh, tools_dir) as (optimizer, sizes):
         catalog, selected = (optimizer.snapshot, optimizer.forms, optimizer.lists), selected_profile(settings)
         made = make_report(
             *catalog,

@@ -251,7 +251,7 @@ def _text(file: str, most: int) -> str:
 
 @asynccontextmanager
 async def _stored(settings: Settings) -> AsyncIterator[ScriptRows]:
-    from mcp_optimizer.app.part_options import place_of
+    from mcp_optimizer.app.setting_values import place_of
     from mcp_optimizer.db.database import open_database
     from mcp_optimizer.db.scripts import ScriptRows
 

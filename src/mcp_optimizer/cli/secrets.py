@@ -62,7 +62,7 @@ def rotate(*, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _secrets(settings: Settings) -> AsyncIterator[Secrets]:
-    from mcp_optimizer.app.part_options import place_of
+    from mcp_optimizer.app.setting_values import place_of
     from mcp_optimizer.identity.secrets import opened_secrets
 
     async with opened_secrets(place_of(settings, "Secrets"), os.environ) as secrets:

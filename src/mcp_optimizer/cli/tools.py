@@ -208,7 +208,7 @@ def read(
 
 
 @asynccontextmanager
-async def _without_servers(settings: Settings) -> AsyncIterator[Optimizer]:
+async def _without_servers(settings: Settings, _fresh: bool) -> AsyncIterator[Optimizer]:
     """Reading a kept result needs no server."""
     from mcp_optimizer.app.optimizer import Optimizer
 

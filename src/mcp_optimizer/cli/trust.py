@@ -83,7 +83,7 @@ def reset(server: _Server, *, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _stored(settings: Settings) -> AsyncIterator[StoredPins]:
-    from mcp_optimizer.app.part_options import place_of
+    from mcp_optimizer.app.setting_values import place_of
     from mcp_optimizer.db.database import open_database
     from mcp_optimizer.db.pins import StoredPins
 
@@ -124,8 +124,8 @@ async def _list(settings: Settings, server: str, as_json: bool) -> None:
 
 
 def _modes(settings: Settings) -> dict[str, Any]:
-    from mcp_optimizer.app.part_options import trust_modes
     from mcp_optimizer.app.servers import server_specs
+    from mcp_optimizer.app.setting_values import trust_modes
 
     try:
         return dict(trust_modes(settings, server_specs(settings)))

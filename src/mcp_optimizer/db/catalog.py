@@ -175,6 +175,19 @@ class Catalog(Transactions):
                         found.setdefault(name, []).append(details)
         return found
 
+    async def listed_at(self, servers: Mapping[str, str]) -> dict[str, float]:
+        """When servers listed their tools last, in wall-clock seconds, by name; asked for by names and fingerprints."""
+        found: dict[str, float] = {}
+        columns = (mcpserver.c.name, mcpserver.c.fingerprint, mcpserver.c.last_updated)
+        is_listed = mcpserver.c.status == ServerStatus.RUNNING.value
+        async with self._reading() as connection:
+            for chunk in chunks(servers):
+                query = select(*columns).where(mcpserver.c.name.in_(chunk), is_listed)
+                for name, fingerprint, at in await connection.execute(query):
+                    if servers[name] == fingerprint:
+                        found[name] = at.timestamp()
+        return found
+
     async def save_lists(self, mcpserver_id: str, lists: Mapping[str, str | None]) -> None:
         """Store a server's other lists by kind, as JSON; None deletes the stored list."""
         rows = [

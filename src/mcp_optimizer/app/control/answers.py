@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mcp_optimizer.app.control import command_requests
 from mcp_optimizer.app.control.command_facts import (
     found_facts,
+    meant_facts,
     missing_facts,
     result_facts,
     server_facts,
@@ -33,6 +34,7 @@ from mcp_optimizer.domain.own_tools import SCRIPTS_OFF
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, InvalidRequest, quoted
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.resolving import on_server, resolve
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -159,6 +161,11 @@ class Answers:
                 tool = self._of.gateway.resolve(request.tool)
                 of = self._of
                 return await asyncio.to_thread(tool_facts, tool, of.forms, of.lists, of.profile)
+            case command_requests.ResolveRequest():
+                snapshot, name = self._of.gateway.snapshot, request.tool
+                return meant_facts(
+                    resolve(snapshot, name) if request.server is None else on_server(snapshot, name, request.server)
+                )
             case command_requests.StatusRequest():
                 return self._status()
             case command_requests.RestartRequest():

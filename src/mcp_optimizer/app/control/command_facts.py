@@ -46,6 +46,12 @@ def result_facts(result: dict[str, Any]) -> dict[str, Any]:
     return {"result": result, "notices": [at for at, block in enumerate(blocks) if isinstance(block, Notice)]}
 
 
+def meant_facts(tool: CatalogTool) -> dict[str, Any]:
+    """The tool that a name means, as rules see it."""
+    annotations = tool.record.definition.details.annotations
+    return {"server": tool.server, "tool": tool.record.name, "annotations": annotations}
+
+
 def tool_facts(tool: CatalogTool, forms: ToolForms, lists: ToolLists, profile: ProfileName) -> dict[str, Any]:
     """One tool before and after compression."""
     made = {detail: forms.form(tool, detail) for detail in Detail if detail is not Detail.PYTHON}

@@ -56,6 +56,12 @@ class ShowRequest(_Request):
     tool: _Name
 
 
+class ResolveRequest(_Request):
+    method: Literal["resolve"] = "resolve"
+    tool: _Name
+    server: _Name | None = None
+
+
 class StatusRequest(_Request):
     method: Literal["status"] = "status"
 
@@ -115,6 +121,7 @@ Request = (
     | ReadRequest
     | ServersRequest
     | ShowRequest
+    | ResolveRequest
     | StatusRequest
     | RestartRequest
     | LogsRequest
