@@ -218,8 +218,8 @@ class LiveCatalog:
                 said = known[name].said.instructions if name in known else ""
                 await self._take_back(replace(state, listing=listing, instructions=said))
         self._known |= known
-        if self._outdated:
-            await self._reindex()
+        # Also when another index is being built, which may have their tools already: they are found when this returns.
+        await self._reindex()
 
     def _awaited(self, server: str) -> UpstreamState | None:
         """The state of a server if it is starting and its tools are not known."""
