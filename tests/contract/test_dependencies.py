@@ -43,7 +43,7 @@ NEEDED = declared(PROJECT["dependencies"])
 OPTIONAL = {
     name: extra
     for extra, lines in PROJECT["optional-dependencies"].items()
-    if extra not in ("dev", "site")
+    if extra != "dev"
     for name in declared(lines)
 }
 

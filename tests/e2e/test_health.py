@@ -18,8 +18,8 @@ async def test_a_gateway_that_answers_is_healthy_and_ready(write_servers: WriteS
     async with gateway_at(config, "--database", "none") as address:
         assert (await command("health", address, cold=True)).code == 0
         place = address.removesuffix("/mcp").removeprefix("http://")
-        assert (await command("health", place)).out.strip() == "healthy"
-        assert (await command("health", "--json", env={"MCP_OPTIMIZER_HTTP": place})).json == {"healthy": True}
+        assert (await command("health", place)).out.startswith("healthy: ")
+        assert (await command("health", "--json", env={"MCP_OPTIMIZER_HTTP": place})).json["healthy"]
 
         async def is_ready() -> bool:
             return (await command("health", "--ready", address)).code == 0

@@ -6,6 +6,7 @@ shown as failed and not tried again: nobody should wait for it at every command.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,6 +61,24 @@ async def stored_starts(settings: Settings, specs: Sequence[ServerSpec]) -> Stor
         # Said where the catalog itself is opened.
         return StoredStarts()
     return StoredStarts(listed, failed_starts(specs, stored))
+
+
+async def listed_tools(settings: Settings, specs: Sequence[ServerSpec]) -> dict[str, frozenset[str]]:
+    """The names of the tools that servers listed last with these entries; nothing if the database cannot be read."""
+    if (place := settings.database_place) is None or not specs:
+        return {}
+    from mcp_optimizer.db.catalog import Catalog
+    from mcp_optimizer.db.database import open_database
+
+    try:
+        database = await open_database(place)
+        try:
+            stored = await Catalog(database).listed({spec.name: spec.fingerprint for spec in specs})
+        finally:
+            await database.close()
+    except (CatalogError, OSError):
+        return {}
+    return {name: frozenset(json.loads(text)["name"] for text in tools) for name, tools in stored.items()}
 
 
 def resting(specs: Sequence[ServerSpec], stored: StoredStarts, now: float) -> list[ServerSpec]:

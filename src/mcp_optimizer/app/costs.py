@@ -23,6 +23,17 @@ def _loads_on_demand(client: str) -> bool:
     return habits_of(client).loads_on_demand
 
 
+@lru_cache(maxsize=1_000)
+def _sends_definitions(client: str) -> bool:
+    return habits_of(client).sends_definitions
+
+
+@lru_cache(maxsize=1_000)
+def _tells_conversations_apart(client: str) -> bool:
+    habits = habits_of(client)
+    return habits.runs_for_a_conversation or bool(habits.conversation_key)
+
+
 class Costs:
     """Costs in tokens and, if the settings name a model, in money."""
 
@@ -46,7 +57,15 @@ class Costs:
 
     @property
     def assumptions(self) -> Assumptions:
-        return Assumptions(self._parts.settings.requests_per_session, self.own_tokens, _loads_on_demand)
+        settings = self._parts.settings
+        return Assumptions(
+            settings.requests_per_session,
+            self.own_tokens,
+            _loads_on_demand,
+            _sends_definitions,
+            _tells_conversations_apart,
+            settings.context_window,
+        )
 
     def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:
         """What these events say about the servers of this optimizer.

@@ -69,8 +69,9 @@ NEEDS_RESTART: Final = frozenset(
     "restart_pause restart_pause_max "
     "max_in_flight max_waiting client_sessions answer_timeout limits workers peer_address shutdown_timeout "
     "shutdown_delay wait http allowed_hosts allowed_origins dashboard dashboard_token public_url history history_days "
-    "requests_per_session price_model log_format otlp_endpoint split_calls scripts audit audit_file audit_megabytes "
-    "audit_files audit_days audit_arguments require_auth open_to_anyone token_issuers reload dashboard_changes".split()
+    "requests_per_session context_window price_model log_format otlp_endpoint split_calls scripts audit audit_file "
+    "audit_megabytes audit_files audit_days audit_arguments require_auth open_to_anyone token_issuers reload "
+    "dashboard_changes".split()
 )
 """Settings that take effect at the next start."""
 

@@ -79,7 +79,6 @@ from mcp_optimizer.runtime.worker_place import worker_place
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.extensions.announcing import Extensions
 from mcp_optimizer.serving.extensions.apps import Apps
-from mcp_optimizer.serving.extensions.skills import SkillMethods
 from mcp_optimizer.serving.extensions.tasks import Tasks
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.peers import Peers
@@ -198,7 +197,8 @@ def build_parts(
     configuration = configuration_of(settings, specs if is_given else None)
     storage = Storage(settings.database_place, configuration=configuration)
     neighbours = neighbours_of(settings, storage)
-    labels = SessionLabels(neighbours.conversations) if neighbours is not None else SessionLabels()
+    shared = neighbours.conversations if neighbours is not None else str
+    labels = SessionLabels(shared, has_one_client=has_one_client)
     trail = _trail(settings, storage, labels)
     outgoing = Outgoing()
     logins = Logins(_kept_logins(settings, storage), Web(outgoing=outgoing), partial(_record_login, trail))
@@ -250,7 +250,6 @@ def build_parts(
         names.question if names is not None else None,
         ingestion,
         gateway.pages,
-        gateway.skills,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
@@ -306,26 +305,18 @@ def build_parts(
         scripts=scripts,
         stored_scripts=kept_scripts,
         signposts=signposts,
-        extensions=_extensions(gateway, relay, pool, TaskRequests(book, gateway, pool), keeper, trail),
+        extensions=_extensions(gateway, relay, TaskRequests(book, gateway, pool), trail),
     )
 
 
-def _extensions(
-    gateway: Gateway,
-    relay: Relay,
-    pool: UpstreamPool,
-    tasks: TaskRequests,
-    keeper: PinKeeper,
-    trail: AuditTrail | None,
-) -> Extensions:
+def _extensions(gateway: Gateway, relay: Relay, tasks: TaskRequests, trail: AuditTrail | None) -> Extensions:
     """The protocol's extensions that clients and servers can use through the gateway."""
     views = gateway.permissions.views
 
     def has_pages(caller: Caller) -> bool:
         return any(views.permits_server(caller, tool.server) for tool in gateway.snapshot.of_apps)
 
-    skills = SkillMethods(gateway, relay, pool, keeper.objection, trail)
-    every = (Apps(has_pages), skills, Tasks(gateway, tasks, trail))
+    every = (Apps(has_pages), Tasks(gateway, tasks, trail))
     return Extensions(every, lambda: gateway.snapshot.states, views.permits_reading, relay.clients.caller)
 
 

@@ -59,7 +59,7 @@ _Registry = Annotated[str, typer.Option("--registry", help="Address of another r
 _Script = Annotated[str, typer.Option("--script", help="The program of a pypi: package, if its name differs.")]
 _Sha256 = Annotated[str, typer.Option("--sha256", help="The SHA-256 that a bundle must have.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be run.")]
-_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 _YesRun = Annotated[
     bool, typer.Option("--yes-run", help="Also accept programs and options that could run more than the package.")
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 
 _DECISIONS = ("allow", "ask", "deny")
 _DAY = 86_400
-_WIDEST = 48
+_WIDEST = 100
+_NARROWEST = 30
 _MOST_SHOWN = 20
+_OUTCOMES = {"refused": "error of the server"}
+"""Outcomes whose recorded name is easily taken for a decision."""
 
 _Since = Annotated[str | None, typer.Option(help="Only since then: 12h, 7d, 2w, or a date.")]
 _Until = Annotated[str | None, typer.Option(help="Only until then: 12h, 7d, 2w ago, or a date, which is included.")]
@@ -111,23 +115,34 @@ def _show(entries: list[AuditEntry], *, as_json: bool) -> None:
             print(printable_json(json.dumps(values_of(entry))))
         return
     out = console()
-    rows = [_columns(entry) for entry in entries]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        out.print(line.rstrip(), markup=False, soft_wrap=True)
+    day = ""
+    for entry in entries:
+        moment = datetime.fromtimestamp(entry.at_ms / 1_000).astimezone()
+        if day != (day := f"{moment:%Y-%m-%d}"):
+            out.print(day, style="bold")
+        line = f"{moment:%H:%M:%S}  {'; '.join(_said(entry))}"
+        # Words that do not fit go on below the first word, not below the time.
+        for number, part in enumerate(textwrap.wrap(line, max(out.width, _NARROWEST), subsequent_indent=" " * 10)):
+            out.print(part, markup=False, soft_wrap=True, style="" if number == 0 else "dim")
     out.print("1 entry" if len(entries) == 1 else f"{len(entries):,} entries", markup=False)
 
 
-def _columns(entry: AuditEntry) -> list[str]:
-    moment = datetime.fromtimestamp(entry.at_ms / 1_000).astimezone()
+def _said(entry: AuditEntry) -> list[str]:
+    """Who did what, and what came of it."""
     who = f"{entry.caller or 'no caller'} of {entry.tenant}" if entry.tenant else entry.caller or "no caller"
+    client = f" ({entry.client})" if entry.client else ""
     what = f"{entry.server}: {entry.tool}" if entry.server and entry.tool else entry.server or entry.tool
     why = f"{entry.decision} ({entry.rule})" if entry.rule else entry.decision
     approved = f", approved by {entry.approved_by}" if entry.approved_by else ""
     took = f"{entry.milliseconds:,.0f} ms" if entry.milliseconds else ""
-    texts = (who, entry.client, entry.method, what, f"{why}{approved}", entry.outcome, took)
-    return [moment.strftime("%Y-%m-%d %H:%M:%S"), *(_cut(in_a_line(text)) for text in texts)]
+    texts = (
+        f"{who}{client}",
+        f"{entry.method} {what}".strip(),
+        f"{why}{approved}",
+        _OUTCOMES.get(entry.outcome, entry.outcome),
+        took,
+    )
+    return [_cut(in_a_line(text)) for text in texts if text]
 
 
 def _cut(text: str) -> str:

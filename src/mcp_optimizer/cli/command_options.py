@@ -190,6 +190,9 @@ _IN_HELP = "mcp_optimizer.in_help"
 class CommandGroup(typer.Typer):
     """Commands under one name, or in one panel of the help."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"context_settings": {"help_option_names": ["-h", "--help"]}, **options})
+
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
         return super().command(name, **{"cls": OwnOptionsFirst, **options})
 
@@ -239,6 +242,13 @@ def complete_server(ctx: typer.Context, incomplete: str) -> list[str]:
         specs = read_server_file(settings.server_file, {}, check=settings.check_server_file)
         return _offered((spec.name for spec in specs), incomplete)
     return []
+
+
+def complete_client(incomplete: str) -> list[str]:
+    """The clients whose files we know."""
+    from mcp_optimizer.config.known_clients.table import CLIENTS
+
+    return _offered(CLIENTS, incomplete)
 
 
 def _completion_settings(ctx: typer.Context) -> Settings:

@@ -18,7 +18,7 @@ import typer
 from mcp_optimizer.cli.act_records import record_act
 from mcp_optimizer.cli.client_environment import backups_of, run_client, this_machine, this_program, variables_of
 from mcp_optimizer.cli.command_gateway import run
-from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.command_options import JsonFlag, complete_client, with_settings
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings, own_server_file
 from mcp_optimizer.errors import ConfigurationError
@@ -137,7 +137,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-Client = Annotated[str, typer.Argument(metavar="[CLIENT]", help="A client, such as cursor or claude-code.")]
+Client = Annotated[
+    str,
+    typer.Argument(metavar="[CLIENT]", help="A client, such as cursor or claude-code.", autocompletion=complete_client),
+]
 AllFlag = Annotated[bool, typer.Option("--all", help="Every client that is installed here.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 NameOption = Annotated[str, typer.Option("--name", help="The name of our entry in the client's file.")]

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, of_command, run, started, waited_for
-from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.command_options import JsonFlag, complete_server, with_settings
 from mcp_optimizer.cli.server_advice import advise
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings
-from mcp_optimizer.errors import CatalogError, ConfigurationError
+from mcp_optimizer.errors import CatalogError, ConfigurationError, listed
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
 
 if TYPE_CHECKING:
@@ -164,7 +164,15 @@ _ALL_DISABLED = "Every server is disabled, so there is nothing to find or call."
 _Fix = Annotated[
     bool, typer.Option("--fix", help="Correct the problems in the server file that need no guess, after asking.")
 ]
-_Yes = Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")]
+
+
+_Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SERVER]...", help="Only these servers.", show_default=False, autocompletion=complete_server
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -173,16 +181,30 @@ def register(app: typer.Typer) -> None:
 
 
 @with_settings()
-def servers(*, settings: Settings, flags: frozenset[str], fresh: FreshFlag = False, as_json: JsonFlag = False) -> None:
+def servers(
+    names: _Names = None,
+    *,
+    settings: Settings,
+    flags: frozenset[str],
+    fresh: FreshFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
     """List the configured servers, their state and the cost of their tools."""
     from mcp_optimizer.app.control.command_requests import ServersRequest
 
     begin = partial(started, shows_servers=True)
     rows = Inquiry(settings, flags, fresh).answer(ServersRequest(), begin, shows_servers=True)
+    _refuse_unknown(names or (), [row["name"] for row in rows])
+    rows = [row for row in rows if not names or row["name"] in names]
     if as_json:
         print_json({"servers": rows})
     else:
         _show_servers(rows)
+
+
+def _refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {listed(known) or 'none'}.")
 
 
 def _show_servers(rows: list[dict[str, Any]]) -> None:
@@ -204,6 +226,7 @@ def _show_servers(rows: list[dict[str, Any]]) -> None:
 
 @with_settings()
 def doctor(
+    names: _Names = None,
     *,
     settings: Settings,
     flags: frozenset[str],
@@ -219,17 +242,17 @@ def doctor(
     found = corrections(settings)
     fixed = found.lines if found is not None and mend and fix(found, yes=yes) else []
     left = found.lines if found is not None and not fixed else []
-    if not run(_doctor(Inquiry(settings, flags, fresh), as_json, fixed, left)):
+    if not run(_doctor(Inquiry(settings, flags, fresh), names or [], as_json, fixed, left)):
         sys.exit(1)
 
 
-async def _doctor(inquiry: Inquiry, as_json: bool, fixed: list[str], left: list[str]) -> bool:
+async def _doctor(inquiry: Inquiry, names: list[str], as_json: bool, fixed: list[str], left: list[str]) -> bool:
     """`fixed` was corrected in the server file just now; `left` could be."""
     from mcp_optimizer.app.command_start import remember_failures
     from mcp_optimizer.app.control.command_facts import server_facts
 
     settings = inquiry.settings
-    optimizer, works = await _checked(inquiry)
+    optimizer, works = await _checked(inquiry, names)
     async with waited_for(optimizer):
         states = optimizer.servers()
         await remember_failures(optimizer, states)
@@ -257,7 +280,7 @@ async def _doctor(inquiry: Inquiry, as_json: bool, fixed: list[str], left: list[
     return healthy
 
 
-async def _checked(inquiry: Inquiry) -> tuple[Optimizer, Mapping[str, float]]:
+async def _checked(inquiry: Inquiry, names: list[str]) -> tuple[Optimizer, Mapping[str, float]]:
     """A gateway that tries the servers that are not known to work, and when the others were known to."""
     from mcp_optimizer.app.command_start import checking_optimizer, starting_optimizer
     from mcp_optimizer.app.control.command_requests import ServersRequest
@@ -269,6 +292,7 @@ async def _checked(inquiry: Inquiry) -> tuple[Optimizer, Mapping[str, float]]:
             "restart_pause_max": 3_600.0,
             "wait": inquiry.settings.start_timeout + 10,
             "encoder": "none",
+            **({"servers": ",".join(names)} if names else {}),
         }
     )
     if inquiry.fresh:

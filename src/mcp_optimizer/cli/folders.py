@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 def trust_folder(
     path: _Path = Path(),
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Use a folder's mcp.json and mcp-optimizer.toml in that folder, until they change."""

@@ -26,10 +26,12 @@ _MOST_BYTES = 10_000
 _Url = Annotated[
     str | None,
     typer.Argument(
-        help="Address of the gateway. Default: the address in the settings, or http://127.0.0.1:8765.",
+        help="Address of the gateway. Default: the address in the settings, that of the gateway that runs with your "
+        "servers, or http://127.0.0.1:8765.",
         show_default=False,
     ),
 ]
+_At = Annotated[str | None, typer.Option("--http", metavar="HOST:PORT", help="The same.", show_default=False)]
 _Ready = Annotated[
     bool, typer.Option("--ready", help="Ask whether tools can be found and called, not only whether it answers.")
 ]
@@ -40,13 +42,17 @@ def register(app: typer.Typer) -> None:
     app.command()(health)
 
 
-def health(url: _Url = None, ready: _Ready = False, timeout: _Patience = 3.0, as_json: JsonFlag = False) -> None:
+def health(
+    url: _Url = None, at: _At = None, ready: _Ready = False, timeout: _Patience = 3.0, as_json: JsonFlag = False
+) -> None:
     """Ask a gateway over HTTP whether it is healthy. Exit code 0 if it is, 1 if not."""
-    problem = asked(url or _own_address(), "/ready" if ready else "/health", timeout)
+    address = url or at or _own_address()
+    problem = asked(address, "/ready" if ready else "/health", timeout)
     if as_json:
-        print_json({"healthy": not problem, **({"problem": problem} if problem else {})})
+        print_json({"healthy": not problem, "address": address, **({"problem": problem} if problem else {})})
     else:
-        print(f"not healthy: {problem}" if problem else "healthy", file=sys.stderr if problem else sys.stdout)
+        said = in_a_line(f"not healthy: {problem}" if problem else f"healthy: {address}")
+        print(said, file=sys.stderr if problem else sys.stdout)
     if problem:
         sys.exit(1)
 
@@ -55,7 +61,9 @@ def _own_address() -> str:
     settings = load_settings({})
     say_passed_over(settings)
     if settings.http is None:
-        return f"http://{_USUAL}"
+        from mcp_optimizer.app.control.gateway_client import address_of_running
+
+        return address_of_running(settings) or f"http://{_USUAL}"
     host, port = settings.http_address
     with contextlib.suppress(ValueError):
         # A gateway that listens on all addresses also listens on this one.

@@ -17,7 +17,7 @@ import typer
 from mcp_optimizer.cli.act_records import record_act
 from mcp_optimizer.cli.client_environment import backups_of, this_machine
 from mcp_optimizer.cli.command_gateway import run
-from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.command_options import JsonFlag, complete_client, with_settings
 from mcp_optimizer.config.settings import Settings, own_server_file
 from mcp_optimizer.config.trusted_files import SETTINGS_FILE
 from mcp_optimizer.errors import ConfigurationError
@@ -66,7 +66,12 @@ def register(app: typer.Typer) -> None:
 @with_settings()
 def import_servers(
     source: Annotated[
-        str, typer.Argument(metavar="CLIENT|FILE", help="A client, such as cursor, or a file. Default: all clients.")
+        str,
+        typer.Argument(
+            metavar="CLIENT|FILE",
+            help="A client, such as cursor, or a file. Default: all clients.",
+            autocompletion=complete_client,
+        ),
     ] = "",
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which servers would be imported.")] = False,

@@ -141,7 +141,9 @@ def _permits(key: ApiKey) -> str:
 
 def _entry(settings: Settings, text: str) -> dict[str, Any]:
     """An entry that most clients' server files accept."""
-    address = settings.public_url or _USUAL_ADDRESS
+    from mcp_optimizer.app.control.gateway_client import address_of_running
+
+    address = settings.public_url or address_of_running(settings) or _USUAL_ADDRESS
     if settings.http and not settings.public_url:
         host, port = settings.http_address
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -166,7 +168,7 @@ async def _list(settings: Settings, as_json: bool) -> None:
         table.add_row(*(in_a_line(str(value or "never")) for value in shown))
     if found:
         out.print(table, markup=False)
-    out.print(counted(sum(one["state"] == "living" for one in found), "living key"), markup=False)
+    out.print(counted(sum(one["state"] == "living" for one in found), "key in use", "keys in use"), markup=False)
 
 
 def _described(key: ApiKey) -> dict[str, Any]:
@@ -203,4 +205,4 @@ async def _revoke(settings: Settings, name: str) -> None:
     if same:
         raise ConfigurationError(f"The key {quoted(name)} is {same[-1]} already.")
     living = [key.name for key in known if key.is_living(now_ms)]
-    raise ConfigurationError(f"There is no key {quoted(name)}. Living keys: {listed(living) or 'none'}.")
+    raise ConfigurationError(f"There is no key {quoted(name)}. Keys in use: {listed(living) or 'none'}.")

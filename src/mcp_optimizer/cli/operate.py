@@ -37,7 +37,9 @@ _ByAddress = Annotated[
         "on this machine can then read the sign-in if you open one of their pages.",
     ),
 ]
-_Server = Annotated[str, typer.Argument(help="The server's name.", show_default=False, autocompletion=complete_server)]
+_Servers = Annotated[
+    list[str], typer.Argument(help="The servers' names.", show_default=False, autocompletion=complete_server)
+]
 _AnyServer = Annotated[
     str | None,
     typer.Argument(metavar="[SERVER]", help="Only this server.", show_default=False, autocompletion=complete_server),
@@ -68,12 +70,13 @@ def status(*, settings: Settings, as_json: JsonFlag = False) -> None:
 
 
 @with_settings()
-def restart(server: _Server, *, settings: Settings) -> None:
-    """Restart a server of the running gateways, once its calls have ended."""
+def restart(names: _Servers, *, settings: Settings) -> None:
+    """Restart servers of the running gateways, once their calls have ended."""
     from mcp_optimizer.app.control.command_requests import RestartRequest
 
-    for gateway, _ in _all(settings, RestartRequest(server=server)):
-        print(in_a_line(f"Restarting {server} (gateway with pid {gateway.hello.pid})."))
+    for server in dict.fromkeys(names):
+        for gateway, _ in _all(settings, RestartRequest(server=server)):
+            print(in_a_line(f"Restarting {server} (gateway with pid {gateway.hello.pid})."))
 
 
 @with_settings()

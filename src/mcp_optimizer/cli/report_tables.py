@@ -66,7 +66,7 @@ def _show_usage(out: Console, usage: Usage) -> None:
     out.print(f"[bold {colour}]{verdict.sentence}[/] From {usage.days}, in {sessions} with {requests}")
     for line in verdict.why:
         out.print(_bullet(line))
-    if usage.on_demand:
+    if usage.on_demand_told:
         out.print(printable(usage.on_demand_told), markup=False)
     rows = [
         ("tokens read, at full price", *_change(saved.uncached)),

@@ -221,4 +221,4 @@ def _show(shown: dict[str, Any]) -> None:
     shares = f"; shares {', '.join(schema['shared_params'])} with other tools" if schema["shared_params"] else ""
     out.print("[bold]state[/]:", Text(in_a_line(f"{states}; profile {schema['profile']}{shares}")), highlight=False)
     for step in shown["steps"]:
-        out.print(f"[dim]{step['tokens']:,} tokens after: {step['technique']}[/]")
+        out.print(f"[dim]{step['technique']}: {step['tokens']:,} tokens left[/]")

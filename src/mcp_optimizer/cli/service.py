@@ -44,7 +44,7 @@ _Config = Annotated[Path | None, typer.Option("--config", help="Server file. Def
 _SettingsFile = Annotated[Path | None, typer.Option("--settings", help="TOML file with options.", show_default=False)]
 _Http = Annotated[str, typer.Option("--http", help="HOST:PORT to serve at.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be written and run.")]
-_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _System = Annotated[
     bool, typer.Option("--system/--user", help="Print a unit for the whole system, which root has to install.")
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,17 +12,22 @@ import typer
 
 from mcp_optimizer.cli.act_records import record_act
 from mcp_optimizer.cli.command_gateway import run
-from mcp_optimizer.cli.command_options import JsonFlag, with_settings
+from mcp_optimizer.cli.command_options import JsonFlag, complete_server, with_settings
 from mcp_optimizer.cli.terminal import is_agreed, is_terminal, print_json
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import in_a_line
 
-_Names = Annotated[list[str], typer.Argument(help="Names of servers.", show_default=False)]
-_Targets = Annotated[
-    list[str], typer.Argument(help="Names of servers, or of tools as SERVER/TOOL.", show_default=False)
+_Names = Annotated[
+    list[str], typer.Argument(help="Names of servers.", show_default=False, autocompletion=complete_server)
 ]
-_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+_Targets = Annotated[
+    list[str],
+    typer.Argument(
+        help="Names of servers, or of tools as SERVER/TOOL.", show_default=False, autocompletion=complete_server
+    ),
+]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _BY_ITSELF = "A running gateway takes it in by itself."
 
@@ -106,6 +113,8 @@ async def _switch(settings: Settings, targets: list[str], is_on: bool, as_json: 
     known = entries_in(file_text(path))
     places = [_server_and_tool(target, known) for target in dict.fromkeys(targets)]
     _refuse_unknown([server for server, _ in places], known)
+    if not is_on:
+        await _refuse_unknown_tools(settings, places)
 
     def with_all(text: str) -> str:
         for server, tool in places:
@@ -148,6 +157,25 @@ def _refuse_unknown(names: list[str], known: dict[str, Any]) -> None:
         from mcp_optimizer.errors import listed
 
         raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {listed(list(known)) or 'none'}.")
+
+
+async def _refuse_unknown_tools(settings: Settings, places: list[tuple[str, str]]) -> None:
+    """Refuse tools that a server did not list; of one that was never listed with this entry, any name is taken."""
+    from mcp_optimizer.app.command_start import listed_tools
+    from mcp_optimizer.app.servers import server_specs
+
+    named = {server for server, tool in places if tool}
+    if not named:
+        return
+    specs = [spec for spec in server_specs(settings.model_copy(update={"servers": ""})) if spec.name in named]
+    known, by_name = await listed_tools(settings, specs), {spec.name: spec for spec in specs}
+    for server, tool in places:
+        there = known.get(server, frozenset())
+        if not tool or not there or not by_name[server].tools.admits(tool) or fnmatch.filter(there, tool):
+            continue
+        near = difflib.get_close_matches(tool, there, n=3)
+        hint = f" Nearest: {', '.join(near)}." if near else ""
+        raise ConfigurationError(f"Server {server!r} has no tool {tool!r}.{hint}")
 
 
 def _server_file(settings: Settings) -> Path:

@@ -97,7 +97,9 @@ def register(app: typer.Typer) -> None:
 
 @with_settings()
 def find(
-    query: Annotated[str, typer.Argument(help="What you want to do, in plain words.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="REQUEST", help="What you want to do, in plain words.", show_default=False)
+    ],
     *,
     settings: Settings,
     flags: frozenset[str],
@@ -109,7 +111,7 @@ def find(
     """Search all tools, as a model does with find_tool."""
     from mcp_optimizer.app.control.command_requests import FindRequest
 
-    request = FindRequest(query=query, keywords=keywords, limit=limit)
+    request = FindRequest(query=" ".join(words), keywords=keywords, limit=limit)
     begin = partial(started, shows_servers=True)
     found = Inquiry(settings, flags, fresh).answer(request, begin, shows_servers=True)
     if as_json:
@@ -263,19 +265,23 @@ def _show_result(result: dict[str, Any], notices: list[int]) -> None:
 
 @with_settings()
 def tools(
+    server_name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SERVER]", help="Only this server's tools.", show_default=False, autocompletion=complete_server
+        ),
+    ] = None,
     *,
     settings: Settings,
     flags: frozenset[str],
-    server: Annotated[
-        str | None, typer.Option(help="Only this server's tools.", autocompletion=complete_server)
-    ] = None,
+    server: Annotated[str | None, typer.Option(help="The same.", autocompletion=complete_server)] = None,
     fresh: FreshFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """List all tools with their cost in every prompt, largest first."""
     from mcp_optimizer.app.control.command_requests import ToolsRequest
 
-    found = Inquiry(settings, flags, fresh).answer(ToolsRequest(server=server))
+    found = Inquiry(settings, flags, fresh).answer(ToolsRequest(server=server_name or server))
     if as_json:
         rows = [{key: row[key] for key in ("name", "server", "tokens")} for row in found]
         print_json({"tools": rows, "total_tokens": sum(row["tokens"] for row in found)})

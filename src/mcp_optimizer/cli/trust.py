@@ -24,6 +24,8 @@ from mcp_optimizer.errors import ConfigurationError, OptimizerError, listed, quo
 from mcp_optimizer.runtime.terminal_text import counted
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from mcp_optimizer.access.trust.review import ServerOverview, ToolOverview
     from mcp_optimizer.db.pins import StoredPins
     from mcp_optimizer.domain.pins import Pins
@@ -169,34 +171,41 @@ def _moment(at_ms: int) -> str:
 
 
 def _show(servers: Sequence[ServerOverview], *, whole: bool) -> None:
-    """One line per server, then its tools: all, or those that need a review."""
-    from rich.table import Table
+    """One line per server, each followed by its tools: all, or those that need a review."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    out = console()
+    widest = max((len(server.name) for server in servers), default=0)
+    for server in servers:
+        waits = server.unapproved
+        state = "server changed" if server.waiting is not None else f"{len(waits)} unapproved" if waits else "approved"
+        since = f"since {_day(server.approved.at_ms)}"
+        about = ", ".join([counted(len(server.tools), "tool"), state, since, f"mode {server.mode or 'unknown'}"])
+        out.print(Text.assemble((server.name.ljust(widest), "bold"), f"  {about}"))
+        said = [server.instructions] if server.instructions is not None else []
+        for tool in (*said, *server.tools):
+            if whole or tool in waits or tool.notes:
+                out.print(Padding(_tool_line(tool), (0, 0, 0, 2)))
+    waiting = sum(len(server.unapproved) for server in servers)
+    see = "; `mcp-optimizer trust diff SERVER` shows what changed" if waiting else ""
+    out.print(f"{counted(len(servers), 'server')}, {waiting:,} unapproved{see}", markup=False)
+
+
+def _tool_line(tool: ToolOverview) -> Text:
     from rich.text import Text
 
     from mcp_optimizer.access.trust.review import titled
     from mcp_optimizer.domain.hidden_text import with_hidden_shown
 
-    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
-    for title in ("server", "tool", "state", "since", "mode"):
-        table.add_column(title, overflow="fold")
-    table.add_column("notes", overflow="fold", ratio=1)
-    for server in servers:
-        mode, waits = server.mode or "?", server.unapproved
-        state = "server changed" if server.waiting is not None else f"{len(waits)} unapproved" if waits else "approved"
-        texts = (server.name, counted(len(server.tools), "tool"), state, _moment(server.approved.at_ms), mode)
-        table.add_row(*map(Text, texts))
-        said = [server.instructions] if server.instructions is not None else []
-        for tool in (*said, *server.tools):
-            if whole or tool in waits or tool.notes:
-                cells = ("", with_hidden_shown(titled(tool.name)), tool.state, _moment(tool.since_ms), "")
-                notes = Text(with_hidden_shown("; ".join(tool.notes)), style="yellow")
-                table.add_row(*map(Text, cells), notes)
-    out = console()
-    if servers:
-        out.print(table)
-    waiting = sum(len(server.unapproved) for server in servers)
-    see = "; `mcp-optimizer trust diff SERVER` shows what changed" if waiting else ""
-    out.print(f"{counted(len(servers), 'server')}, {waiting:,} unapproved{see}", markup=False)
+    line = Text(f"{with_hidden_shown(titled(tool.name))}: {tool.state} since {_day(tool.since_ms)}")
+    if tool.notes:
+        line.append("; " + with_hidden_shown("; ".join(tool.notes)), style="yellow")
+    return line
+
+
+def _day(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).date().isoformat()
 
 
 async def _diff(settings: Settings, server: str, tool: str) -> None:

@@ -102,7 +102,6 @@ class GatewayWorkers:
         self._command = tuple(command)
         self._host, self._port = settings.http_address
         first = listen(self._host, self._port, is_one_of_many=BALANCES)
-        self._since = time.time()
         self._port = first.getsockname()[1]
         self._public = {1: first}
         private = private_host(settings.peer_address)
@@ -201,7 +200,6 @@ class GatewayWorkers:
             worker.private.fileno(),
             theirs.fileno(),
             self._addresses,
-            self._since,
         )
         with link:
             with theirs:

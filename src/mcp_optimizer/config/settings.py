@@ -206,7 +206,7 @@ class GeneralSettings(BaseModel):
     )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds a server has to start and list its tools.")
     start_servers: Literal["on demand", "with the gateway"] = Field(
-        default="on demand",
+        default="with the gateway",
         description="When a server starts whose tools are known from an earlier start: when it is needed, or with the "
         "gateway. An entry's start takes precedence.",
     )
@@ -286,6 +286,11 @@ class GeneralSettings(BaseModel):
         ge=1,
         description="Minimum number of model requests to assume per conversation when calculating savings.",
     )
+    context_window: int = Field(
+        default=200_000,
+        ge=1_000,
+        description="Tokens that a model reads at most in one request: no request counts for more in savings.",
+    )
     price_model: str = Field(
         default="",
         description="Model whose prices are used for results and savings, such as claude-sonnet-4-5 or openai:gpt-5.",
@@ -346,7 +351,9 @@ class GeneralSettings(BaseModel):
             return None
         if "://" in self.database:
             return self.database
-        return Path(self.database).expanduser() if self.database else user_data_path(APP_NAME) / "catalog.db"
+        # What the demo leaves behind does not belong among the approvals and calls of the user's own servers.
+        name = "demo.db" if self.demo else "catalog.db"
+        return Path(self.database).expanduser() if self.database else user_data_path(APP_NAME) / name
 
     @property
     def server_file(self) -> Path:
@@ -387,7 +394,7 @@ class Settings(ReloadSettings, SharingSettings, ProcessSettings, GeneralSettings
             return Path(self.audit_file).expanduser()
         place = self.database_place
         folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
-        return None if place is None else folder / "audit.jsonl"
+        return None if place is None else folder / ("demo-audit.jsonl" if self.demo else "audit.jsonl")
 
 
 def own_server_file() -> Path:

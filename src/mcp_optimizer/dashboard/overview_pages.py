@@ -163,7 +163,7 @@ def figures_part(values: Overview) -> Html:
         class_="lead",
     )
     others = el("p", usage.others_told, " ", _ALL_HISTORY, class_="note") if usage.others else None
-    on_demand = el("p", usage.on_demand_told, class_="note") if usage.on_demand else None
+    on_demand = el("p", usage.on_demand_told, class_="note") if usage.on_demand_told else None
     if not values.servers:
         return el("div", el("p", _NO_SERVERS, class_="empty"), others, id="figures")
     if not usage.events:
@@ -271,7 +271,7 @@ def catalog_page(values: CatalogPage, visitor: Visitor | None = None) -> str:
     ]  # fmt: skip
     filters = el(
         "form",
-        el("label", "Name holds", for_="word"),
+        el("label", "Name contains", for_="word"),
         el("input", id="word", name="word", type="search", value=values.word, maxlength="100"),
         el("input", type="hidden", name="server", value=values.server) if values.server else None,
         el("button", "Filter", type="submit"),
@@ -344,7 +344,7 @@ def tool_page(values: ToolPage, visitor: Visitor | None = None, trial: Html | No
                    for form in values.forms[:2]], class_="columns"),
         [section(form.name, el("pre", el("code", form.text), tabindex="0"), note=f"{form.tokens:,} tokens")
          for form in values.forms[2:]],
-        section("How the schema was compressed", table(("technique", "#tokens after"), steps, "Techniques"))
+        section("How the schema was compressed", table(("technique", "#tokens left"), steps, "Techniques"))
         if steps else None,
         version=values.version,
         visitor=visitor,

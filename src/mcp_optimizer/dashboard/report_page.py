@@ -40,7 +40,7 @@ def report_page(report: Report) -> str:
         _lead(report),
         section("What to do", advice_list(report.advice)) if report.advice else None,
         _usage(usage) if usage is not None and usage.events else None,
-        el("p", usage.on_demand_told, class_="note") if usage is not None and usage.on_demand else None,
+        el("p", usage.on_demand_told, class_="note") if usage is not None and usage.on_demand_told else None,
         el("p", usage.others_told, class_="note") if usage is not None and usage.others else None,
         section("Catalog", catalog_map(report.weights, links=False), note="Area is tokens; colour is the server."),
         el("div", section("Forms", _forms(report)), section("Phases", _phases(report)), class_="columns"),

@@ -59,6 +59,10 @@ class ClientHabits(NamedTuple):
     """Whether it keeps tools out of its prompts until a search of its own finds them, at least with some models or many
     tools. The gateway cannot know when, so it cannot tell what definitions would have cost.
     """
+    sends_definitions: bool = False
+    """Whether it was seen to send the definitions of all tools with every request."""
+    runs_for_a_conversation: bool = False
+    """Whether it is a command, started for one conversation, so that its session is that conversation."""
     load_marks: LoadMarks | None = None
     """The marks by which a tool asks to stay loaded."""
     conversation_key: str = ""

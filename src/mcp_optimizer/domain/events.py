@@ -33,6 +33,8 @@ class Outcome(StrEnum):
     """The tool responded and reports an error."""
     BAD_REQUEST = "bad request"
     """An unknown tool or invalid arguments, which a model can correct."""
+    DENIED = "denied"
+    """The caller may not call the tool, has used up its calls, or the tool waits for approval."""
     TIMEOUT = "timeout"
     UNAVAILABLE = "unavailable"
     """The server is not running, or ended during the call."""

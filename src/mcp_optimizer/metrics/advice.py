@@ -175,6 +175,7 @@ _DAY = 86_400
 _LARGE_RESULT = 5_000
 _FAILS_OFTEN = 0.2
 _MOST_ADVICE = 8
+_MOST_TWINS = 3
 
 
 def advice(
@@ -189,6 +190,7 @@ def advice(
     `listing`: the cost of listing all tools, and of searching them instead.
     """
     small = [listing.advice] if listing is not None and listing.is_cheaper else []
+    small += _twins(catalog)
     if not called:
         return (*small, *_advice_on_weights(catalog))
     told = [
@@ -201,6 +203,20 @@ def advice(
     return tuple(told[:_MOST_ADVICE])
 
 
+def _twins(catalog: Sequence[Weight]) -> list[str]:
+    """Servers with the same tools, most likely one server that two clients' files named."""
+    same: dict[frozenset[tuple[str, int]], list[str]] = defaultdict(list)
+    own = by_server(catalog)
+    for server in sorted(own):
+        same[frozenset((weight.tool, weight.tokens) for weight in own[server])].append(server)
+    return [
+        f"`{first}` and `{other}` have the same {counted(len(own[other]), 'tool')}. If one is enough, "
+        f"`mcp-optimizer disable {shlex.quote(other)}` saves its definitions: {total(own[other]):,} tokens."
+        for first, *others in same.values()
+        for other in others
+    ][:_MOST_TWINS]
+
+
 def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int], events: Sequence[Event]) -> list[str]:
     """Only after some days of use, because a tool that was not needed today may be needed tomorrow."""
     window = _window(events)
@@ -211,11 +227,14 @@ def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int], events: Se
         server, tools, every, tokens = row.server, row.tools, row.of, row.tokens
         if tools == every:
             told.append(
-                f"No tool of `{server}` was called {window}: {tokens:,} tokens. If you do not need it, set "
-                '"disabled": true in the server file.'
+                f"No tool of `{server}` was called {window}. If you do not need it, "
+                f"`mcp-optimizer disable {shlex.quote(server)}` saves its definitions: {tokens:,} tokens."
             )
         elif tools > 1:
-            told.append(f"{tools:,} of the {every:,} tools of `{server}` were not called {window}: {tokens:,} tokens.")
+            told.append(
+                f"{tools:,} of the {every:,} tools of `{server}` were not called {window}: {tokens:,} tokens. "
+                f"{_turning_off(server)}"
+            )
     return told[:4]
 
 
@@ -246,17 +265,30 @@ def _pins(conversations: Collection[Sequence[Event]], catalog: Collection[Weight
 def _troubles(events: Iterable[Event]) -> list[str]:
     told = []
     for (server, tool), own in grouped((e for e in events if e.kind is EventKind.CALL and e.tool), tool_key):
-        failed = sum(event.outcome not in (Outcome.OK, Outcome.BAD_REQUEST) for event in own)
+        denied = sum(event.outcome is Outcome.DENIED for event in own)
+        failed = sum(event.outcome not in (Outcome.OK, Outcome.BAD_REQUEST, Outcome.DENIED) for event in own)
         wrong = sum(event.outcome is Outcome.BAD_REQUEST for event in own)
         average = sum(event.tokens for event in own) // len(own)
         if len(own) >= _OFTEN and failed >= len(own) * _FAILS_OFTEN:
-            told.append(f"`{tool}` of `{server}` failed {failed} of {len(own)} times: see `mcp-optimizer doctor`.")
+            told.append(
+                f"`{tool}` of `{server}` failed {failed} of {len(own)} times. Why: "
+                f"`mcp-optimizer audit --tool {shlex.quote(tool)}`, and `mcp-optimizer doctor {shlex.quote(server)}`."
+            )
+        if len(own) >= _OFTEN and denied >= len(own) * _FAILS_OFTEN:
+            told.append(
+                f"`{tool}` of `{server}` was denied {denied} of {len(own)} times. Which rule or right decides: "
+                f"`mcp-optimizer policy test {shlex.quote(tool)} --server {shlex.quote(server)} --caller NAME`."
+            )
         if len(own) >= _OFTEN and wrong >= len(own) * _FAILS_OFTEN:
             told.append(
-                f"`{tool}` of `{server}` got wrong arguments {wrong} of {len(own)} times: its description misleads."
+                f"`{tool}` of `{server}` got wrong arguments {wrong} of {len(own)} times. What models are "
+                f"shown of it: `mcp-optimizer show {shlex.quote(tool)}`."
             )
         if average >= _LARGE_RESULT:
-            told.append(f"Results of `{tool}` of `{server}` average {average:,} tokens: limit them, or request less.")
+            told.append(
+                f"Results of `{tool}` of `{server}` average {average:,} tokens. A limit for it alone: max_tokens in "
+                f'[tool_results."{tool}"] of the settings file.'
+            )
     return told
 
 
@@ -269,6 +301,13 @@ def _overlooked(catalog: Sequence[Weight], found: Mapping[ToolKey, int], called:
     ]
 
 
+def _turning_off(server: str, tool: str = "TOOL") -> str:
+    """How to do without tools that nobody needs."""
+    name = f"{server}/{tool}"
+    off = shlex.quote(name) if tool != "TOOL" else name
+    return f"`mcp-optimizer tools {shlex.quote(server)}` lists its tools; `mcp-optimizer disable {off}` turns one off."
+
+
 def _advice_on_weights(catalog: Sequence[Weight]) -> list[str]:
     """Advice based on size alone, because nothing has been called yet."""
     every = total(catalog)
@@ -278,14 +317,15 @@ def _advice_on_weights(catalog: Sequence[Weight]) -> list[str]:
     told = []
     server, tokens = servers.most_common(1)[0]
     if len(servers) > 1 and tokens * 3 > every:
-        told.append(f"`{server}` alone has {tokens / every * 100:.0f} % of all tokens of definitions.")
+        share = f"{tokens / every * 100:.0f} % of all tokens of definitions"
+        told.append(f"`{server}` alone has {share}: {tokens:,}. {_turning_off(server)}")
     heaviest = sorted(catalog, key=lambda weight: -weight.tokens)[: max(1, len(catalog) // 20)]
     share = f"{total(heaviest) / every * 100:.0f} % of all tokens"
     first = f"`{heaviest[0].tool}` of `{heaviest[0].server}`"
     if len(heaviest) > 1:
         told.append(
             f"The heaviest {len(heaviest):,} of {len(catalog):,} tools have {share}: "
-            f"{first} alone {heaviest[0].tokens:,}."
+            f"{first} alone {heaviest[0].tokens:,}. {_turning_off(heaviest[0].server, heaviest[0].tool)}"
         )
     elif len(catalog) >= 20:
         told.append(f"The heaviest of {len(catalog):,} tools, {first}, has {share}: {heaviest[0].tokens:,}.")

@@ -69,6 +69,7 @@ def usage_values(usage: Usage) -> dict[str, Any]:
         "advice": list(usage.advice),
         "verdict": {**asdict(usage.verdict), "why": list(usage.verdict.why)},
         "on_demand": list(usage.on_demand),
+        "unknown_clients": list(usage.unknown),
         "other_events": usage.others,
     }
 

@@ -6,11 +6,20 @@ Each conversation is replayed from its events, once as it happened and once as i
 - Without it, every model request carries the definitions of all tools of running servers, as clients send them (name,
   description and input schema), and all results so far, uncut; but there are no searches, so there are fewer requests,
   and no failed attempts at calling.
-- A client that loads tools on demand itself would have sent few definitions, and searched as well: for such a client,
-  definitions and searches count on neither side, and only results are compared.
+- A client that loads tools on demand itself would have sent few definitions, and searched as well; of an unknown client
+  it is not known whether it would have sent them. For both, definitions and searches count on neither side, and only
+  results are compared.
 
-Each call is one model request, and one more request reads the last reply; that is the minimum possible number. The
-user's prompts and the model's answers are the same in both cases and are left out of both.
+The figure is meant to be one that the client's own log of requests would confirm, or exceed:
+
+- No request is larger than the model's window. A conversation that would have outgrown it was compacted: only its
+  newest result is in the next request.
+- No result is larger than what clients give their model of one.
+- A result is in later requests only where the client tells its conversations apart. Otherwise it counts once.
+- Calls that overlap were made by one model request. Each other call is one, and one more request reads the last reply;
+  that is the minimum possible number.
+
+The user's prompts and the model's answers are the same in both cases and are left out of both.
 
 Both cases are priced in two ways: every token at the full price each time it is read, and with a provider's prompt
 cache, where tokens of the previous request are read at a fraction of the price. A `tools/list` that changes during a
@@ -38,18 +47,38 @@ _CALLING = frozenset({EventKind.CALL, EventKind.SCRIPT})
 that would have been needed.
 """
 
+_OUR_FAILURES = frozenset({Outcome.BAD_REQUEST, Outcome.DENIED})
+"""Outcomes of calls that would not have happened without the gateway."""
+
+SHARED = "~"
+"""The first character of the label of a session in which a client may have several conversations at a time."""
+
 _SEARCHING = frozenset({EventKind.FIND, EventKind.LIST})
 
 _MOST_CHANGED = 1_000
 """Conversations that may wait before their gains are added up."""
+
+WINDOW = 200_000
+"""Tokens that a model reads at most in one request, if the settings do not say it."""
+
+LONGEST_RESULT = 25_000
+"""Tokens of one result that clients give their model at most, as Claude Code does by default; others give it less."""
+
+_SAME_REQUEST = 0.1
+"""Seconds after a reply in which no model has read it and answered: a call that begins then was asked for before."""
 
 SILENCE = 1_800.0
 """Seconds without an event after which a new conversation is assumed."""
 
 
 def no_client(_name: str) -> bool:
-    """Used if nothing is known about clients."""
+    """Of no client."""
     return False
+
+
+def every_client(_name: str) -> bool:
+    """Of every client."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -62,6 +91,11 @@ class Assumptions:
     """Tokens of our own tools, for requests before a `tools/list` was recorded."""
     loads_on_demand: Callable[[str], bool] = no_client
     """Whether a client, by its name, keeps tools out of its prompts until a search of its own finds them."""
+    sends_definitions: Callable[[str], bool] = every_client
+    """Whether a client is known to send all definitions with every request."""
+    tells_conversations_apart: Callable[[str], bool] = every_client
+    """Whether what a client asks for in one session, or under one name of a conversation, is one conversation."""
+    window: int = WINDOW
 
 
 @dataclass(frozen=True)
@@ -137,10 +171,10 @@ class Conversation:
         """`menu`: tokens of the list that the client loaded before, if known."""
         self._assumptions = assumptions
         self._menu = assumptions.own_tokens if menu is None else menu
-        self._ours = _Side()
-        self._theirs = _Side()
+        self._ours = _Side(assumptions.window)
+        self._theirs = _Side(assumptions.window)
         self._baseline = 0
-        self._is_on_demand = False
+        self._has_definitions = True
         self._last_at = math.inf
         self._told = Savings()
 
@@ -154,21 +188,24 @@ class Conversation:
 
     def add(self, event: Event) -> None:
         self._last_at = event.at
-        self._is_on_demand = self._assumptions.loads_on_demand(event.client)
+        assumed = self._assumptions
+        self._has_definitions = assumed.sends_definitions(event.client) and not assumed.loads_on_demand(event.client)
         if event.kind is EventKind.LOAD:
             self._menu = event.tokens
             return
-        if self._is_on_demand and event.kind in _SEARCHING:
+        if not self._has_definitions and event.kind in _SEARCHING:
             return
-        self._baseline = 0 if self._is_on_demand else event.baseline_tokens
-        self._ours.turn(self._listed, event.tokens)
-        if event.kind in _CALLING and event.outcome is not Outcome.BAD_REQUEST:
-            self._theirs.turn(self._baseline, event.full_tokens)
+        keeps = not event.session.startswith(SHARED) and assumed.tells_conversations_apart(event.client)
+        self._baseline = event.baseline_tokens if self._has_definitions else 0
+        began = event.at - event.milliseconds / 1_000
+        self._ours.answer(self._listed, min(event.tokens, LONGEST_RESULT), began, event.at, keeps=keeps)
+        if event.kind in _CALLING and event.outcome not in _OUR_FAILURES:
+            self._theirs.answer(self._baseline, min(event.full_tokens, LONGEST_RESULT), began, event.at, keeps=keeps)
 
     @property
     def _listed(self) -> int:
         """The tokens of our list in each request."""
-        return 0 if self._is_on_demand else self._menu
+        return self._menu if self._has_definitions else 0
 
     def gained(self) -> Savings:
         """The change of the savings since the last call of this method."""
@@ -185,23 +222,33 @@ class Conversation:
 
 
 class _Side:
-    """One side of the comparison: successive model requests, each with the list and all replies so far."""
+    """One side of the comparison: successive model requests, each with the list and the replies before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int) -> None:
         self.turns = 0
-        self._fresh = self._repeated = self._conversation = 0
+        self._window = window
+        self._fresh = self._repeated = self._conversation = self._newest = 0
         self._held = 0
         self._before: int | None = None
         """The size of the last request, and of its list."""
+        self._ended_at = -math.inf
 
-    def turn(self, definitions: int, reply: int) -> None:
-        """Adds a request with this list and a reply of this size."""
-        size, known = self._next(definitions)
-        self._repeated += known
-        self._fresh += size - known
-        self._conversation += reply
-        self._before, self._held = definitions, size
-        self.turns += 1
+    def answer(self, definitions: int, reply: int, began: float, ended: float, *, keeps: bool) -> None:
+        """Adds a reply of this size, to a request with this list, unless the request before asked for it too. Without
+        `keeps`, later requests do not contain it again.
+        """
+        if self.turns and began < self._ended_at + _SAME_REQUEST:
+            self._newest += reply
+            self._conversation += reply
+        else:
+            size, known = self._next(definitions)
+            self._repeated += known
+            self._fresh += size - known
+            self._conversation = (self._kept(definitions) if keeps else 0) + reply
+            self._newest = reply
+            self._before, self._held = definitions, size
+            self.turns += 1
+        self._ended_at = max(self._ended_at, ended)
 
     def read(self, last_list: int, further: int) -> ModelInput:
         """The total, with `further` requests at the end: the first one reads the last reply, and the others repeat all
@@ -213,7 +260,13 @@ class _Side:
 
     def _next(self, definitions: int) -> tuple[int, int]:
         """The size of the next request, and how much of it the previous one contained."""
-        return definitions + self._conversation, self._held if definitions == self._before else 0
+        size = min(definitions + self._kept(definitions), self._window)
+        is_same = definitions == self._before and self._kept(definitions) == self._conversation
+        return size, min(self._held, size) if is_same else 0
+
+    def _kept(self, definitions: int) -> int:
+        """What the next request contains of the conversation: only the newest replies once it outgrew the window."""
+        return self._conversation if definitions + self._conversation <= self._window else self._newest
 
 
 class Conversations:

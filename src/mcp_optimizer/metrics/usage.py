@@ -17,6 +17,7 @@ from mcp_optimizer.errors import listed
 from mcp_optimizer.metrics.advice import ListingCosts, SavingsVerdict, advice, grouped, tool_key, verdict
 from mcp_optimizer.metrics.reduction import Reduction
 from mcp_optimizer.metrics.savings import (
+    LONGEST_RESULT,
     PLAIN_PRICES,
     Assumptions,
     Conversation,
@@ -173,16 +174,22 @@ class Usage:
     verdict: SavingsVerdict
     on_demand: tuple[str, ...] = ()
     """Clients that load tools on demand themselves."""
+    unknown: tuple[str, ...] = ()
+    """Clients of which it is not known what they send."""
     others: int = 0
     """Events of other configurations, and of servers that this one no longer has; no other number includes them."""
 
     @property
     def on_demand_told(self) -> str:
         """The clients for which no saving of definitions is claimed, in words; "" if there are none."""
-        if not self.on_demand:
-            return ""
-        loads = "this client loads" if len(self.on_demand) == 1 else "these clients load"
-        return f"{listed(self.on_demand, _MOST_ON_DEMAND)}: {loads} tools on demand; only results count."
+        told = []
+        if self.on_demand:
+            loads = "this client loads" if len(self.on_demand) == 1 else "these clients load"
+            told.append(f"{listed(self.on_demand, _MOST_ON_DEMAND)}: {loads} tools on demand; only results count.")
+        if self.unknown:
+            names = listed([name or "programs without a name" for name in self.unknown], _MOST_ON_DEMAND)
+            told.append(f"{names}: whether all definitions would have been sent is not known; only results count.")
+        return " ".join(told)
 
     @property
     def others_told(self) -> str:
@@ -220,6 +227,8 @@ def make_usage(
     unit, periods = _periods(told)
     names = sorted({event.client for event in events if event.kind is not EventKind.LOAD})
     on_demand = tuple(filter(assumptions.loads_on_demand, names))
+    unknown = tuple(one for one in names if one not in on_demand and not assumptions.sends_definitions(one))
+    only_results = bool(names) and len(on_demand) + len(unknown) == len(names)
     listing = ListingCosts.of(len(catalog), sent_total(catalog), assumptions.own_tokens, events)
     return Usage(
         events=len(events),
@@ -241,8 +250,9 @@ def make_usage(
         period=unit,
         periods=periods,
         advice=advice(told.values(), catalog, found, called, listing),
-        verdict=verdict(saved, events, listing, only_results=bool(on_demand) and len(on_demand) == len(names)),
+        verdict=verdict(saved, events, listing, only_results=only_results),
         on_demand=on_demand,
+        unknown=unknown,
         others=others,
     )
 
@@ -256,8 +266,10 @@ def stated(assumptions: Assumptions, prices: Prices) -> tuple[str, ...]:
     write = f"{prices.cache_write * 100:.0f} %" if not prices.model else f"{prices.cache_write:g}"
     return (
         f"Model requests: {asked}; without the gateway, fewer by the number of searches and lists.",
-        "Without the gateway, each request carries name, description and input schema of all tools of running servers, "
-        "and every result uncut.",
+        "Without the gateway, each request of a client that is known to send them carries name, description and input "
+        f"schema of all tools of running servers; results are uncut, up to {LONGEST_RESULT:,} tokens each. "
+        f"No request is larger than {assumptions.window:,} tokens, and a result is in later requests only where the "
+        "client tells its conversations apart.",
         f"With a prompt cache, tokens of the previous request cost {read} and new ones {write}, {unit}.",
         "The user's messages and the model's answers are the same in both, and left out.",
         "Half an hour of silence ends a conversation.",

@@ -59,6 +59,7 @@ async def test_a_call_is_recorded_with_the_catalog_of_its_time() -> None:
 
 class Connection:  # stands for the one that a caller refers to
     key = "http:1"
+    is_modern = False
 
 
 async def test_the_accounts_hold_on_to_no_client_that_left() -> None:

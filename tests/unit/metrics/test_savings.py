@@ -58,6 +58,44 @@ def test_of_a_client_that_loads_tools_on_demand_only_results_count() -> None:
     assert savings(searching, Assumptions(loads_on_demand=bool)) == Savings()
 
 
+def test_of_a_client_that_nothing_is_known_of_only_results_count() -> None:
+    unknown = Assumptions(sends_definitions=lambda _: False)
+    assert savings(SESSION, unknown) == savings(SESSION, Assumptions(loads_on_demand=lambda _: True))
+
+
+def test_no_request_is_larger_than_the_models_window() -> None:
+    calls = [event(CALL, 100, n, full=20_000, baseline_tokens=0) for n in range(1_000)]
+    found = savings([event(LOAD, 0), *calls], Assumptions(window=50_000))
+    assert found.without.requests == 1_001
+    assert found.without.tokens <= 1_001 * 50_000
+    # Compacted at every third call: 0, 20,000 and 40,000 tokens, and 20,000 after it.
+    assert found.without.tokens == pytest.approx(1_001 * 30_000, rel=0.01)
+    assert savings([event(CALL, 10, full=10, baseline_tokens=900_000)]).without.tokens == 2 * 200_000
+
+
+def test_a_result_counts_for_no_more_than_clients_give_their_model_of_one() -> None:
+    huge = [event(CALL, 500, full=3_700_000, baseline_tokens=0)]
+    assert savings(huge).without.tokens == 25_000
+
+
+def test_calls_that_overlap_were_asked_for_by_one_request() -> None:
+    together = [event(LOAD, 300), *(event(CALL, 50, 1.0 + n / 100, milliseconds=900.0) for n in range(4))]
+    found = savings(together)
+    assert (found.with_us.requests, found.without.requests) == (2, 2)
+    assert found.with_us.tokens == 300 + (300 + 4 * 50)
+
+
+@pytest.mark.parametrize(
+    ("session", "assumptions"),
+    [("~shared", Assumptions()), ("s", Assumptions(tells_conversations_apart=lambda _: False))],
+)
+def test_where_conversations_are_not_told_apart_a_result_counts_once(session: str, assumptions: Assumptions) -> None:
+    calls = [event(CALL, 100, n, full=1_000, baseline_tokens=0, session=session) for n in range(100)]
+    found = savings([event(LOAD, 0, session=session), *calls], assumptions)
+    assert found.without.tokens == 100 * 1_000
+    assert found.with_us.tokens == 100 * 100
+
+
 def test_a_cache_can_turn_savings_around() -> None:
     """The gateway's short list changes with every call; the longer list without the gateway does not change."""
     changing = [

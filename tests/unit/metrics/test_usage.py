@@ -74,7 +74,8 @@ def test_advice_names_the_unused_the_failing_and_the_large() -> None:
     calls += [event(EventKind.CALL, n, "list_issues", tokens=9_000, full_tokens=9_000) for n in range(5)]
     calls += [event(EventKind.FIND, 4 * 86_400 + n) for n in range(10)]
     told = "\n".join(usage(*calls).advice)
-    assert "No tool of `mail` was called in 4 days with 20 searches and calls: 400 tokens" in told
+    assert "No tool of `mail` was called in 4 days with 20 searches and calls." in told
+    assert "`mcp-optimizer disable mail` saves its definitions: 400 tokens" in told
     assert "`create_issue` of `git` failed 5 of 5 times" in told
     assert "Results of `list_issues` of `git` average 9,000 tokens" in told
     assert "pinned" not in told
@@ -150,7 +151,30 @@ def test_before_anything_was_called_only_weights_are_judged() -> None:
 )
 def test_the_heaviest_tools_are_named_until_something_is_called(count: int, said: str) -> None:
     catalog = [Weight("a", f"t{number}", number + 1) for number in range(count)]
-    assert said in make_usage([], catalog, Assumptions(own_tokens=346)).advice
+    assert any(line.startswith(said) for line in make_usage([], catalog, Assumptions(own_tokens=346)).advice)
+
+
+def test_two_servers_with_the_same_tools_are_named_with_what_turns_one_off() -> None:
+    twins = [Weight(server, tool, 100) for server in ("files", "my files") for tool in ("read", "write")]
+    told = make_usage([], [*twins, Weight("git", "log", 500)], Assumptions()).advice
+    assert told[0].startswith("`files` and `my files` have the same 2 tools.")
+    assert "`mcp-optimizer disable 'my files'` saves its definitions: 200 tokens" in told[0]
+
+
+def test_a_denial_is_no_fault_of_the_tools_description() -> None:
+    calls = [event(EventKind.CALL, n, "create_issue", outcome=Outcome.DENIED) for n in range(5)]
+    told = "\n".join(usage(*calls).advice)
+    assert "`create_issue` of `git` was denied 5 of 5 times" in told
+    assert "policy test create_issue --server git" in told
+    assert "wrong arguments" not in told
+    assert "failed" not in told
+
+
+def test_clients_of_which_nothing_is_known_are_named() -> None:
+    calls = [event(EventKind.CALL, 1)._replace(client="acme")]
+    told = make_usage(calls, CATALOG, Assumptions(sends_definitions=lambda _: False))
+    assert told.unknown == ("acme",)
+    assert told.on_demand_told == "acme: whether all definitions would have been sent is not known; only results count."
 
 
 def test_results_are_told_before_and_after_limits_and_money_for_a_model() -> None:

@@ -32,6 +32,7 @@ from mcp_optimizer.errors import (
     OptimizerError,
     RequestError,
     ServerUnavailable,
+    ToolHeld,
     TooManyCalls,
     UpstreamRefusal,
 )
@@ -44,6 +45,9 @@ _OUTCOMES: tuple[tuple[type[OptimizerError], Outcome], ...] = (
     (ServerUnavailable, Outcome.UNAVAILABLE),
     (CallInterrupted, Outcome.UNAVAILABLE),
     (UpstreamRefusal, Outcome.REFUSED),
+    (CallRefused, Outcome.DENIED),
+    (ToolHeld, Outcome.DENIED),
+    (TooManyCalls, Outcome.DENIED),
     (RequestError, Outcome.BAD_REQUEST),
 )
 
@@ -108,10 +112,6 @@ class Recording:
         except Exception:
             # The caller gets its answer even if recording fails.
             logger.exception("Cannot record what happened in the audit")
-
-    def leave_out(self) -> None:
-        """Record nothing of this act, because its parts are recorded."""
-        self._trail = None
 
     def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
         """Note what the act uses, and its arguments; the last call counts."""

@@ -82,11 +82,12 @@ _LABELS_KEPT = 86_400
 class SessionLabels:
     """Labels each conversation with a hash that does not reveal whose it is, and with the client's printable name."""
 
-    def __init__(self, shared: Callable[[], str] = str) -> None:
+    def __init__(self, shared: Callable[[], str] = str, *, has_one_client: bool = False) -> None:
         """`shared`: returns the key of all gateways that share their clients, so a client has the same conversation on
-        all of them; empty if there is only this gateway, or the key is not known yet.
+        all of them; empty if there is only this gateway, or the key is not known yet. `has_one_client`: as on stdio.
         """
         self._shared = shared
+        self._has_one_client = has_one_client
         # On stdio the process is one conversation, and its caller is always "local".
         self._process = secrets.token_hex(8)
         # Keyed by the caller's names, never by the caller itself, which keeps its client's whole connection alive.
@@ -103,6 +104,8 @@ class SessionLabels:
         known = self._known.get(key)
         if known is None:
             session = hashlib.sha256(f"{salt} {conversation}".encode("utf-8", "replace")).hexdigest()[:16]
+            # Over HTTP, a modern client has no session: its runs, one after another or at a time, are not told apart.
+            session = f"~{session[1:]}" if link is not None and link.is_modern and not self._has_one_client else session
             known = (session, printable(caller.client)[:_LONGEST_NAME])
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()

@@ -71,6 +71,18 @@ def running_gateways(settings: Settings, environment: Mapping[str, str] = os.env
     return sorted(found, key=lambda gateway: not gateway.hello.is_ready)
 
 
+def address_of_running(settings: Settings) -> str:
+    """The address of a gateway over HTTP that runs with the servers of these settings; empty if there is none."""
+    from mcp_optimizer.app.control.command_requests import StatusRequest
+
+    for gateway in running_gateways(settings):
+        with contextlib.suppress(GatewayFailure):
+            address = str(gateway.ask(StatusRequest(), _HELLO_SECONDS)["value"]["address"])
+            if address.startswith(("http://", "https://")):
+                return address.removesuffix("/mcp")
+    return ""
+
+
 @contextlib.contextmanager
 def _connected(path: Path) -> Iterator[tuple[socket.socket, Hello]]:
     with socket.socket(socket.AF_UNIX) as connection:

@@ -76,6 +76,8 @@ GEMINI = ClientProgram(
         reads=Reads.TEXT,
         reads_meta=ReadsMeta.OF_ERRORS,
         added_arguments=frozenset({"wait_for_previous"}),
+        sends_definitions=True,
+        runs_for_a_conversation=True,
     ),
 )
 
@@ -88,5 +90,5 @@ QWEN = ClientProgram(
     reading=_READING._replace(left_out={**_READING.left_out, "alwaysLoadTools": SEARCHED}),
     writing=_WRITING._replace(switches={"alwaysLoadTools": True}),
     says=("qwen-cli",),
-    habits=ClientHabits(asks_by_tool=True, reads=Reads.BOTH, loads_on_demand=True),
+    habits=ClientHabits(asks_by_tool=True, reads=Reads.BOTH, loads_on_demand=True, runs_for_a_conversation=True),
 )

@@ -154,5 +154,5 @@ OPENCODE = ClientProgram(
     writing=EntryWriting(reference="{env:%s}", local=_local, remote=_remote),
     permissions=PermissionReading(of_file=_permissions),
     says=("opencode",),
-    habits=ClientHabits(asks_by_tool=True, reads=Reads.TEXT),
+    habits=ClientHabits(asks_by_tool=True, reads=Reads.TEXT, sends_definitions=True, runs_for_a_conversation=True),
 )

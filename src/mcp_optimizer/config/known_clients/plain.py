@@ -94,7 +94,14 @@ KIMI = ClientProgram(
     ),
     writing=EntryWriting(types=("stdio", "http"), type_key="transport", bearer_key="bearerTokenEnvVar"),
     says=("kimi",),
-    habits=ClientHabits(reads_references=False, asks_by_tool=True, reads=Reads.BOTH, reads_meta=ReadsMeta.ALWAYS),
+    habits=ClientHabits(
+        reads_references=False,
+        asks_by_tool=True,
+        reads=Reads.BOTH,
+        reads_meta=ReadsMeta.ALWAYS,
+        sends_definitions=True,
+        runs_for_a_conversation=True,
+    ),
 )
 OPENHANDS = ClientProgram(
     "openhands",

@@ -30,6 +30,9 @@ class SourceKind(StrEnum):
 
 _PREFIXES = {"npm:": SourceKind.NPM, "pypi:": SourceKind.PYPI, "oci:": SourceKind.OCI}
 
+_PYPI_AT = re.compile(r"([\w.-]+(?:\[[\w.,-]*\])?)@(\d[\w.!+-]*)", re.ASCII)
+"""A package of PyPI with a version as npm and uvx spell it."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -45,7 +48,8 @@ def source_of(text: str, words: Sequence[str] = ()) -> Source:
     given = tuple(words)
     for prefix, kind in _PREFIXES.items():
         if text.startswith(prefix):
-            return Source(kind, text.removeprefix(prefix), given)
+            package = text.removeprefix(prefix)
+            return Source(kind, _PYPI_AT.sub(r"\1==\2", package) if kind is SourceKind.PYPI else package, given)
     is_address = text.startswith(("http://", "https://"))
     path = urlsplit(text).path if is_address and _is_readable(text) else text
     if path.lower().endswith((".mcpb", ".dxt")):
