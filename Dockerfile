@@ -8,6 +8,8 @@ COPY src ./src
 RUN pip --python /app/bin/python install --constraint constraints.txt ".[postgres]"
 
 FROM python:3.12-slim
+# Whose this is, for the MCP registry.
+LABEL io.modelcontextprotocol.server.name="io.github.OWNER/mcp-optimizer-gateway"
 COPY --from=build /app /app
 ENV PATH=/app/bin:$PATH \
     HOME=/data \

@@ -16,7 +16,7 @@ endif
 # Without compiled files, each worker of pytest compiles the tests and the packages again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test coverage lint format conformance inspector clients bench wheel-check clean
+.PHONY: help demo check test coverage lint format conformance inspector clients bench site wheel-check installs clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -74,8 +74,18 @@ bench: $(VENV)/.dev  ## Measure: counting, metrics, starts, calls through the ga
 	$(BIN)/python -m benchmarks.gateway.basics
 	$(BIN)/python -m benchmarks.containment.bad_servers
 
+$(VENV)/.site: $(VENV)/.run
+	$(install) --editable '.[site]'
+	@touch $@
+
+site: $(VENV)/.site  ## Build the documentation site into build/site, and check each of its links
+	$(BIN)/python scripts/make_site.py
+
 wheel-check: $(VENV)/.dev  ## Build the wheel, install it into a fresh environment and try it there
 	$(BIN)/python scripts/try_wheel.py
+
+installs: $(VENV)/.dev  ## Install the built wheel with pip, uvx, pipx and beside the other package, and measure each
+	$(BIN)/python scripts/try_installs.py dist/*.whl
 
 clean:  ## Remove everything that was made here
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .node .clients

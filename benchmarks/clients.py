@@ -20,7 +20,16 @@ _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "app
 class PlainClient:
     """Just enough of an MCP client."""
 
-    def __init__(self, http: httpx2.AsyncClient, url: str, *, is_modern: bool = False) -> None:
+    def __init__(
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        *,
+        is_modern: bool = False,
+        capabilities: dict[str, Any] | None = None,
+    ) -> None:
+        """`capabilities`: what a modern client declares."""
+        self._capabilities = capabilities or {}
         self._http = http
         self._url = url
         self._headers = dict(_ACCEPT)
@@ -79,10 +88,10 @@ class PlainClient:
         headers = {**self._headers, **more}
         if self._is_modern:
             params = message.setdefault("params", {})
-            params["_meta"] = {"io.modelcontextprotocol/protocolVersion": _MODERN, _CAPABILITIES: {}}
+            params["_meta"] = {"io.modelcontextprotocol/protocolVersion": _MODERN, _CAPABILITIES: self._capabilities}
             headers = {**headers, "mcp-method": message["method"]}
-            if "name" in params:
-                headers["mcp-name"] = params["name"]
+            if (named := params.get("name") or params.get("taskId")) is not None:
+                headers["mcp-name"] = named
         return self._http.build_request("POST", self._url, json={"jsonrpc": "2.0", **message}, headers=headers)
 
     async def leave(self) -> None:

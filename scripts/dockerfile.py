@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-KNOWN = frozenset("FROM WORKDIR RUN COPY ENV USER VOLUME EXPOSE HEALTHCHECK ENTRYPOINT CMD".split())
+KNOWN = frozenset("FROM LABEL WORKDIR RUN COPY ENV USER VOLUME EXPOSE HEALTHCHECK ENTRYPOINT CMD".split())
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def options_page() -> str:
     lines = [
         "# Options",
         "",
-        "Generated from `src/mcp_optimizer/config/settings.py` by `scripts/make_docs.py`; do not edit.",
+        "<!-- Generated from `src/mcp_optimizer/config/settings.py` by `scripts/make_docs.py`; do not edit. -->",
         "",
         "Each option can be given as a flag, as an environment variable, or in a TOML file (`--settings FILE`,",
         "`MCP_OPTIMIZER_SETTINGS`, `./mcp-optimizer.toml` if you [trusted it](folders.md), or `settings.toml` in your",
@@ -56,7 +56,7 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "Generated from the commands by `scripts/make_docs.py`; do not edit.",
+        "<!-- Generated from the commands by `scripts/make_docs.py`; do not edit. -->",
         "",
         "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration. Every command except `init` also takes the",
         "[options](options.md), which `--help-all` lists. Every command that prints has `--json`.",
@@ -91,7 +91,7 @@ def limits_page() -> str:
     lines = [
         "# Limits",
         "",
-        "Generated from `src/mcp_optimizer/limits.py` by `scripts/make_docs.py`; do not edit.",
+        "<!-- Generated from `src/mcp_optimizer/limits.py` by `scripts/make_docs.py`; do not edit. -->",
         "",
         "The gateway trusts neither servers nor clients. Every input that could grow without end has a limit here;",
         "reaching it affects no other server or client. Change a limit in the `[limits]` table of the settings file:",
@@ -182,7 +182,8 @@ def requirements_page() -> str:
     lines = [
         "# Requirements",
         "",
-        "Generated from `tests/contract/requirements.toml` and the tests by `scripts/make_docs.py`; do not edit.",
+        "<!-- Generated from `tests/contract/requirements.toml` and the tests by `scripts/make_docs.py`; do not",
+        "edit. -->",
         "",
         "Each requirement of the documents that this program was built from, and the tests that prove it. What they do",
         "not prove yet is **open**.",

@@ -5,7 +5,7 @@
 What must hold: every call gets its result or an error that says what happened; a call with a result happened exactly
 once, and no call happened twice; memory at the end is what it was at the beginning; no child process and no task is
 left over. Two of the servers are hostile, one on stdio and one over HTTP: they show one hostile input after another
-(`tests/hostile`), and are called as well.
+(`tests/hostile`), and are called as well. Another server answers with tasks, which clients ask for, wait for or cancel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from benchmarks.soak.result import RESULT, write_part
@@ -33,6 +34,9 @@ def problems(soak: Soak, *, check_memory: bool) -> list[str]:
         f"{len(twice)} calls happened twice": twice,
         f"{len(never)} calls were answered and never happened": never,
         f"{len(soak.honest)} children instead of 2, beside the hostile one": len(soak.honest) != 2,
+        f"{len(soak.server_tasks.log.lost)} tasks of servers were lost": soak.server_tasks.log.lost,
+        f"{len(soak.server_tasks.log.wrong)} tasks of servers had another's result": soak.server_tasks.log.wrong,
+        "no task of a server ended": not soak.server_tasks.log.ended,
         "no hostile input was shown": soak.is_hostile and not soak.shown,
         f"{len(soak.left_over)} children outlived the gateway": soak.left_over,
         f"tasks grew from {soak.tasks[0]} to {soak.tasks[1]}": soak.tasks[1] > soak.tasks[0] + 10,
@@ -50,6 +54,8 @@ def describe(soak: Soak, seconds: float) -> str:
             "2 stdio servers and one over HTTP",
             f"- answered: {len(log.answered):,}, each executed exactly once; told of a failure: "
             f"{sum(log.told.values())} ({told or 'none'}); lost: {len(log.lost)}; wrong: {len(log.wrong)}",
+            f"- tasks of a server: {_counted(soak.server_tasks.log.ended)}; lost: {len(soak.server_tasks.log.lost)}; "
+            f"wrong: {len(soak.server_tasks.log.wrong)}",
             f"- hostile inputs shown by 2 servers among the others: {len(soak.shown)} different ones, "
             f"{sum(soak.shown.values()):,} times",
             f"- servers killed: {log.kills}; clients that left in the middle of a call: {log.left}",
@@ -59,6 +65,10 @@ def describe(soak: Soak, seconds: float) -> str:
             f"left over after the stop: {len(soak.left_over)}",
         ]
     )
+
+
+def _counted(ended: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {how}" for how, count in sorted(ended.items()))
 
 
 async def main() -> int:
@@ -73,7 +83,8 @@ async def main() -> int:
         text = describe(soak, options.seconds)
         # A short run ends before memory has settled.
         found = problems(soak, check_memory=options.seconds >= 300)
-    print(text, *found, *soak.log.lost[:5], sep="\n", flush=True)
+    lost = soak.server_tasks.log
+    print(text, *found, *soak.log.lost[:5], *lost.lost[:5], *lost.wrong[:5], sep="\n", flush=True)
     if options.write:
         verdict = "Nothing lost, nothing twice, nothing left over." if not found else "\n".join(found)
         write_part("One gateway, whose servers are killed", "python -m benchmarks.soak", f"{text}\n\n{verdict}")

@@ -22,6 +22,7 @@ import httpx2
 from benchmarks.clients import PlainClient
 from benchmarks.processes import children, free_port, private_mb, process
 from benchmarks.soak.hostile import Hostile, is_hostile
+from benchmarks.soak.tasks import Tasks
 
 SERVER = Path(__file__).with_name("server.py")
 SERVERS = ("one", "two", "three")
@@ -50,6 +51,7 @@ class Soak:
         self._folder = folder
         self._seconds = seconds
         self._hostile = Hostile(folder, seconds) if is_hostile else None
+        self.server_tasks = Tasks()
         self._numbers = itertools.count(1)
         self.log = Log()
         self.rate = 0.0
@@ -59,19 +61,20 @@ class Soak:
         self.left_over: list[int] = []
 
     async def run(self) -> None:
-        port, far_port = free_port(), free_port()
+        port, far_port, task_port = free_port(), free_port(), free_port()
         entries = {
             name: {"command": sys.executable, "args": [str(SERVER), str(self._folder / name)]} for name in SERVERS[:2]
         }
         far = {"type": "http", "url": f"http://127.0.0.1:{far_port}/mcp"}
         config = self._folder / "mcp.json"
         hostile = self._hostile.entries if self._hostile is not None else {}
-        servers = {**entries, SERVERS[2]: far, **hostile}
-        config.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         options = [f"config={config}", f"http=127.0.0.1:{port}", "mode=transparent", "encoder=none"]
         options += [f"database={self._folder / 'catalog.db'}", "restart_pause=0.2", "restart_pause_max=1"]
         command = [sys.executable, "-m", "benchmarks.soak.gateway", str(self._folder / "tasks"), *options]
         async with AsyncExitStack() as stack:
+            work = await stack.enter_async_context(self.server_tasks.server(task_port))
+            servers = {**entries, SERVERS[2]: far, "work": work, **hostile}
+            config.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
             far_server = asyncio.create_task(self._keep_far_server(far_port))
             if self._hostile is not None:
                 await stack.enter_async_context(self._hostile.server_over_http())
@@ -100,6 +103,7 @@ class Soak:
                 asyncio.create_task(self._kill(pid)),
                 asyncio.create_task(self._leave(http, url)),
                 asyncio.create_task(self._weigh(pid, started)),
+                asyncio.create_task(self.server_tasks.make_all(http, url)),
             ]
             if self._hostile is not None:
                 disturbing.append(asyncio.create_task(self._hostile.show_all(http, url)))

@@ -245,6 +245,26 @@ class Limits(BaseModel):
         ge=1_000,
         description="Tokens of a reply of the gateway's own tools. A longer one is abbreviated, and says so.",
     )
+    batch_calls: int = Field(
+        default=200,
+        ge=1,
+        description="Calls that one call_tool with a list of arguments makes. A longer list is refused.",
+    )
+    batch_parallel: int = Field(
+        default=16, ge=1, description="Calls of one list that are in progress at a time. Further ones wait."
+    )
+    batch_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="Seconds after which no further call of a list begins, not counting the time a person takes to "
+        "answer. Calls in progress end; the reply says which were not made.",
+    )
+    batch_result_bytes: int = Field(
+        default=16 * MEGABYTE,
+        ge=10_000,
+        description="Bytes of all results of one list of calls. A result beyond that is not returned; its call was "
+        "made.",
+    )
     script_characters: int = Field(
         default=20_000, ge=500, description="Characters of a script. A longer one is refused."
     )

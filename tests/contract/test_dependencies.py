@@ -43,7 +43,7 @@ NEEDED = declared(PROJECT["dependencies"])
 OPTIONAL = {
     name: extra
     for extra, lines in PROJECT["optional-dependencies"].items()
-    if extra != "dev"
+    if extra not in ("dev", "site")
     for name in declared(lines)
 }
 

@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ INSIDES = {
         *("visit_slice", "visit_value_projection"),
     },
     "uvicorn.protocols.http.httptools_impl.HttpToolsProtocol": {
-        *("on_message_begin", "on_header", "on_headers_complete", "on_body", "on_message_complete"),
+        *("on_message_begin", "on_headers_complete", "on_body", "on_message_complete"),
         *("_unset_keepalive_if_required", "send_400_response", "connections", "cycle", "headers", "loop", "parser"),
         *("scope", "transport", "url"),
     },
@@ -165,6 +166,7 @@ def own_names(node: ast.ClassDef) -> set[str]:
     return found
 
 
+@cache
 def members_in_use() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for tree in TREES.values():

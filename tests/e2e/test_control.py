@@ -110,7 +110,7 @@ async def test_what_would_change_the_answer_starts_servers(config: Path, starts:
     async with gateway_at(config):
         await until_reached(config)
         before = started(starts)
-        assert (await command("tools", "--config", config, *option)).code == 0
+        assert (await command("call", "facts", "--config", config, *option)).code == 0
         assert started(starts) == before + 1
 
 

@@ -59,7 +59,7 @@ async def test_a_login_by_paste_is_used_shown_and_forgotten(world: LoginWorld, t
     assert (out.code, out.err) == (0, "Logged out of notes.\n")
     called, status = await asyncio.gather(command("call", "whoami", *options), command("auth", "status", *options))
     assert called.code == 1
-    assert "without server notes: login needed: run `mcp-optimizer login notes`\n" in called.err
+    assert "The server 'notes' is not running: login needed: run `mcp-optimizer login notes`.\n" in called.err
     assert status.out == "notes: none\n"
 
 

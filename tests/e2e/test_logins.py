@@ -92,7 +92,8 @@ async def test_after_a_restart_an_expired_token_is_refreshed_and_nobody_is_asked
     await asyncio.to_thread(world.control, expire_all=True)
     before = world.counts()
     async with gateway(world, tmp_path) as optimizer:
-        await until(optimizer, ServerStatus.RUNNING)
+        await until(optimizer, ServerStatus.RESTING)
+        assert world.counts() == before
         await optimizer.call("whoami")
     after = world.counts()
     assert after["refreshes"] == before["refreshes"] + 1
@@ -193,7 +194,21 @@ async def test_the_login_of_the_one_user_is_not_the_shared_one(world: LoginWorld
     async with gateway(world, tmp_path) as optimizer:
         assert optimizer.servers()[0].status is ServerStatus.LOGIN_NEEDED
     async with gateway(world, tmp_path, **own) as optimizer:
+        await optimizer.call("whoami")
         assert optimizer.servers()[0].status is ServerStatus.RUNNING
+
+
+async def test_a_login_that_has_ended_is_shown_without_a_connection(world: LoginWorld, tmp_path: Path) -> None:
+    own = {"auth": {"type": "oauth"}}
+    async with gateway(world, tmp_path, **own) as optimizer:
+        await log_in(optimizer, world)
+        await until(optimizer, ServerStatus.RUNNING)
+        assert await optimizer.logins.log_out(only(optimizer))
+    before = world.counts()
+    async with gateway(world, tmp_path, **own) as optimizer:
+        await until(optimizer, ServerStatus.LOGIN_NEEDED)
+        assert "mcp-optimizer login notes" in optimizer.servers()[0].reason
+        assert world.counts() == before
 
 
 async def test_over_http_nobody_has_a_login_of_their_own_because_callers_are_not_known(

@@ -137,6 +137,10 @@ async def test_a_restart_keeps_the_baseline_and_a_reset_forgets_it(world: World,
         pass
     world.lists(RELIST, POISONED)
     async with Optimizer.from_config(remote) as optimizer:
+        # It rests, and its change is seen when it is asked for the first time: before the call is made.
+        assert {one.name for one in optimizer.tools().tools} == {"relist", "send_letter"}
+        with pytest.raises(ToolHeld, match="changed since it was approved"):
+            await optimizer.call("send_letter")
         assert await usable(optimizer) == {"relist"}
         assert optimizer.snapshot.missing() == []
     assert (await command("trust", "reset", "post", "--config", remote)).code == 0
@@ -227,6 +231,7 @@ async def test_two_gateways_share_one_baseline_and_one_approval(world: World, re
         async with relisted(first, world, RELIST, POISONED):
             assert await usable(first) == {"relist"}
         async with Optimizer.from_config(remote) as third:
+            await third.call("relist")
             assert await usable(third) == {"relist"}
             await approve(remote, "send_letter")
             await until(lambda: not any(one.snapshot.held for one in (first, second, third)))
@@ -242,6 +247,7 @@ async def test_a_held_name_never_means_another_servers_tool(
     world.lists(RELIST, POISONED, tool("echo", "Say it"))
     both = write_servers({"post": world.remote, "other": plain_server("other")})
     async with Optimizer.from_config(both) as optimizer:
+        await optimizer.call("relist")
         # Another server's own tool of that name keeps it.
         assert optimizer.gateway.resolve("echo").server == "other"
         for name in ("post__echo", "post__send_letter", "send-letter", "SEND_LETTER"):
@@ -257,8 +263,10 @@ async def test_a_mode_can_be_set_for_one_server_and_for_its_entry(world: World, 
         pass
     world.lists(RELIST, POISONED)
     async with Optimizer.from_config(config) as optimizer:
+        await optimizer.call("relist")
         assert await usable(optimizer) == {"relist"}
     async with Optimizer.from_config(config, servers_trust={"post": "off"}) as optimizer:
+        await optimizer.call("relist")
         assert await usable(optimizer) == {"relist", "send_letter"}
         assert optimizer.snapshot.unapproved.announced == {}
 

@@ -2,6 +2,7 @@
 
 Its tools, tasks and skills are those that the conformance suite's scenarios ask for. `--name` sets it apart from
 another one, `--state FILE` keeps its tasks over a restart, `--skills FILE` has its skills as JSON: text by URI.
+`--extra-skills FILE` has further entries for its list, sent as they are. `--page URI` is the page that its tools name.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Extended:
     def tools(self) -> list[dict[str, Any]]:
         name = {"type": "object", "properties": {"name": {"type": "string"}}}
         seconds = {"type": "object", "properties": {"seconds": {"type": "number"}, "label": {"type": "string"}}}
-        shown = {"ui": {"resourceUri": PAGE, "visibility": ["model", "app"]}}
+        shown = {"ui": {"resourceUri": self.options.page, "visibility": ["model", "app"]}}
         return [
             {"name": "greet", "description": "Say hello to a person", "inputSchema": name},
             {"name": "slow_compute", "description": "Compute slowly", "inputSchema": seconds},
@@ -167,7 +168,7 @@ class Extended:
                 "name": "old_clock",
                 "description": "Show the old clock",
                 "inputSchema": ANY,
-                "_meta": {"ui/resourceUri": PAGE},
+                "_meta": {"ui/resourceUri": self.options.page},
             },
             {
                 "name": "tick",
@@ -287,7 +288,8 @@ class Extended:
         return {"uri": uri, "frontmatter": frontmatter, "resources": files}
 
     async def skills(self, _ctx: Any, params: Any) -> dict[str, Any]:
-        skills = [self.skill(uri) for uri in self.texts if uri.endswith("/SKILL.md")]
+        skills: list[Any] = [self.skill(uri) for uri in self.texts if uri.endswith("/SKILL.md")]
+        skills += json.loads(Path(self.options.extra_skills).read_text()) if self.options.extra_skills else []
         at = int(getattr(params, "cursor", None) or 0)
         more = {"nextCursor": str(at + 1)} if at + 1 < len(skills) else {}
         return {"skills": skills[at : at + 1], **more, "ttlMs": 300_000, "cacheScope": "public"}
@@ -317,7 +319,7 @@ class Extended:
 
     async def read(self, _ctx: Any, params: types.ReadResourceRequestParams) -> Any:
         uri = str(params.uri)
-        if uri == PAGE:
+        if uri in (PAGE, self.options.page):
             csp = {"ui": {"csp": {"connectDomains": ["https://example.com"]}, "prefersBorder": True}}
             page = HTML.replace("clock</title>", f"clock of {self.options.name}</title>")
             shown = {"uri": uri, "mimeType": "text/html;profile=mcp-app", "text": page, "_meta": csp}
@@ -367,6 +369,8 @@ def main() -> None:
     parser.add_argument("--name", default="extended")
     parser.add_argument("--state", default="")
     parser.add_argument("--skills", default="")
+    parser.add_argument("--extra-skills", default="")
+    parser.add_argument("--page", default=PAGE)
     parser.add_argument("--blobs", action="store_true")
     options = parser.parse_args()
     server = Extended(options).server()

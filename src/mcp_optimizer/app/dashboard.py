@@ -30,7 +30,7 @@ from mcp_optimizer.dashboard.trust_pages import TrustRoutes, TrustSources
 from mcp_optimizer.dashboard.visitor import ActRecorder
 from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.metrics.prometheus import GatewayName, LoadGauges, Meters, ProcessLoad
-from mcp_optimizer.runtime.worker_place import worker_name
+from mcp_optimizer.runtime.worker_place import listening_since, worker_name
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
@@ -70,11 +70,10 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
     own = own_host(parts, host)
     entrance = Entrance(is_loopback(host) and not needs_key, settings.dashboard_token, settings.public_url, own)
     note_wrong = partial(trail.refused, 401, "dashboard") if trail is not None else lambda: None
-    return Guard(
-        admitted,
-        Reception(entrance, parts.credentials, SignIns(parts.storage.sign_ins, breaker=parts.storage.breaker)),
-        note_wrong,
-    )
+    is_local = is_loopback(host) and not settings.public_url
+    since = listening_since(os.environ) if is_local else 0.0
+    sign_ins = SignIns(parts.storage.sign_ins, breaker=parts.storage.breaker, since=since)
+    return Guard(admitted, Reception(entrance, parts.credentials, sign_ins), note_wrong)
 
 
 def own_host(parts: Parts, host: str) -> SignInHost | None:

@@ -29,6 +29,7 @@ from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.gateway.batches import Batch, as_list
 from mcp_optimizer.gateway.found_tools import FindToolResponse, ToolListPage, find_response
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
@@ -234,11 +235,17 @@ class Optimizer:
     async def call(
         self, tool_name: str, parameters: Any = None, server_name: str | None = None, select: str = ""
     ) -> dict[str, Any]:
-        """Call a tool; returns the CallToolResult as sent to clients. `select` (JMESPath) returns only a part of it."""
+        """Call a tool; returns the CallToolResult as sent to clients. `select` (JMESPath) returns only a part of it.
+        A list of parameters makes one call for each element, and gives one result.
+        """
         self._life.check_running()
         asked = {"tool_name": tool_name, "server_name": server_name}
         with self.accounts.answering("call_tool", asked, LOCAL) as account:
-            result = account.reply(await self.gateway.call(tool_name, parameters, server_name, LOCAL, select))
+            if (items := as_list(parameters)) is not None:
+                result = await self.gateway.batches.call(Batch(tool_name, items, server_name, select), LOCAL)
+            else:
+                result = await self.gateway.call(tool_name, parameters, server_name, LOCAL, select)
+            account.reply(result)
         return await asyncio.to_thread(plain, result) if has_large(result) else result
 
     async def read_result(

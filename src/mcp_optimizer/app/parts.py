@@ -79,6 +79,7 @@ from mcp_optimizer.runtime.worker_place import worker_place
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.extensions.announcing import Extensions
 from mcp_optimizer.serving.extensions.apps import Apps
+from mcp_optimizer.serving.extensions.skills import SkillMethods
 from mcp_optimizer.serving.extensions.tasks import Tasks
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.peers import Peers
@@ -250,6 +251,7 @@ def build_parts(
         names.question if names is not None else None,
         ingestion,
         gateway.pages,
+        gateway.skills,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
@@ -305,18 +307,26 @@ def build_parts(
         scripts=scripts,
         stored_scripts=kept_scripts,
         signposts=signposts,
-        extensions=_extensions(gateway, relay, TaskRequests(book, gateway, pool), trail),
+        extensions=_extensions(gateway, relay, pool, TaskRequests(book, gateway, pool), keeper, trail),
     )
 
 
-def _extensions(gateway: Gateway, relay: Relay, tasks: TaskRequests, trail: AuditTrail | None) -> Extensions:
+def _extensions(
+    gateway: Gateway,
+    relay: Relay,
+    pool: UpstreamPool,
+    tasks: TaskRequests,
+    keeper: PinKeeper,
+    trail: AuditTrail | None,
+) -> Extensions:
     """The protocol's extensions that clients and servers can use through the gateway."""
     views = gateway.permissions.views
 
     def has_pages(caller: Caller) -> bool:
         return any(views.permits_server(caller, tool.server) for tool in gateway.snapshot.of_apps)
 
-    every = (Apps(has_pages), Tasks(gateway, tasks, trail))
+    skills = SkillMethods(gateway, relay, pool, keeper.objection, trail)
+    every = (Apps(has_pages), skills, Tasks(gateway, tasks, trail))
     return Extensions(every, lambda: gateway.snapshot.states, views.permits_reading, relay.clients.caller)
 
 

@@ -58,7 +58,9 @@ def name_tools(
         if called is None:
             long = None
         elif long is None or long.name != called:
-            long = CatalogTool(record, called, count(_wire_json(record.definition, called)))
+            is_tool = record.skill is None
+            tokens = count(_wire_json(record.definition, called)) if is_tool else record.token_count
+            long = CatalogTool(record, called, tokens)
         alone.append((own or CatalogTool(record, record.name, record.token_count)) if stand_alone[position] else None)
         renamed.append(long)
     table = NameTable.of(records, servers, ((name, position) for position, name in longer.items()))

@@ -16,9 +16,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.catalog.known_servers import FAILED, SAID, failure_of, known_servers, said_by
+from mcp_optimizer.catalog.known_servers import FAILED, SAID, RecalledServer, failure_of, recalled_server, said_by
 from mcp_optimizer.catalog.tools import NOTHING_SAID, ServerText, ToolRecord, make_records
 from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.domain.skills import listed_text
 from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.deferred_work import ForegroundGate
@@ -26,7 +27,7 @@ from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Vector, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing, read_tools
-from mcp_optimizer.upstream.state import KnownServer, UpstreamState
+from mcp_optimizer.upstream.state import UpstreamState
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.catalog import Catalog
@@ -144,7 +145,7 @@ class Ingestion:
     ) -> list[ToolRecord]:
         new = [item for item in definitions if item.definition_hash not in kept]
         counted = self._count(
-            {item.definition_hash: item.wire_json for item in new if item.definition_hash not in known}
+            {item.definition_hash: listed_text(item) for item in new if item.definition_hash not in known}
         )
         made = make_records(server, new, {**known, **counted}, self._vocabulary, said)
         same = [kept[item.definition_hash] for item in definitions if item.definition_hash in kept]
@@ -162,8 +163,8 @@ class Ingestion:
             return {}
         return await asyncio.to_thread(lambda: {name: _listing(tools) for name, tools in stored.items()})
 
-    async def recall_servers(self, specs: Sequence[ServerSpec]) -> dict[str, KnownServer]:
-        """What servers said of themselves when they were listed last with the same entries, as far as it is stored."""
+    async def recall_servers(self, specs: Sequence[ServerSpec]) -> dict[str, RecalledServer]:
+        """What servers said of themselves when they were listed last, as far as it is stored."""
         catalog = await self._opened()
         if catalog is None or not specs:
             return {}
@@ -172,7 +173,8 @@ class Ingestion:
         except CatalogError:
             # Said when their tools are looked for.
             return {}
-        return await asyncio.to_thread(known_servers, specs, stored)
+        said = {name: recalled_server(texts[SAID]) for name, texts in stored.items() if SAID in texts}
+        return {name: found for name, found in said.items() if found is not None}
 
     async def store(self, spec: ServerSpec, records: Sequence[ToolRecord], state: UpstreamState | None = None) -> None:
         """Store a server and its tools, and what it said of itself in a state where it runs; a failure is logged and

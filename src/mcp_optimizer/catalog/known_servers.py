@@ -1,13 +1,15 @@
 """What is stored of a server beside its tools: what it said of itself, and how its last start failed.
 
 Both are stored with a digest of the server's entry, so that they hold only while the entry is the same. Called by
-ingestion, and by commands that start servers only where they must. Pure.
+ingestion, and by commands that start servers only where they must.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from typing import Any
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.upstream.state import KnownServer, UpstreamState
+
+logger = logging.getLogger(__name__)
 
 SAID = "server"
 """The kind of list under which is stored what a server said of itself."""
@@ -34,6 +38,19 @@ class FailedStart:
     at: float
     reason: str
     kind: FailureKind | None = None
+
+
+@dataclass(frozen=True)
+class RecalledServer:
+    """What a server said of itself when it was listed last, and a digest of the entry that it was listed with."""
+
+    said: KnownServer
+    entry: str
+    salt: str
+
+    def is_of(self, spec: ServerSpec) -> bool:
+        """Whether it was listed with this entry. Takes milliseconds if the entry has variables or headers."""
+        return hmac.compare_digest(self.entry, _digest(spec, self.salt))
 
 
 def said_by(state: UpstreamState) -> str:
@@ -55,14 +72,15 @@ def failure_of(state: UpstreamState, at: float) -> str:
     return _with_digest(state.spec, {"at": at, "reason": state.reason, "kind": kind})
 
 
-def known_servers(specs: Sequence[ServerSpec], stored: Stored) -> dict[str, KnownServer]:
-    """What servers whose entries are still the same said of themselves, by name."""
-    found = {}
-    for spec in specs:
-        if (about := _of_same_entry(spec, stored, SAID)) is not None:
-            said = about["protocol"], about["version"], about["capabilities"], about["instructions"]
-            found[spec.name] = KnownServer(0, *said)
-    return found
+def recalled_server(text: str) -> RecalledServer | None:
+    """What is stored of a server; None if it cannot be read."""
+    try:
+        about = json.loads(text)
+        said = KnownServer(0, about["protocol"], about["version"], about["capabilities"], about["instructions"])
+        return RecalledServer(said, about["entry"], about["salt"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        logger.debug("What is stored of a server cannot be read")
+        return None
 
 
 def failed_starts(specs: Sequence[ServerSpec], stored: Stored) -> dict[str, FailedStart]:

@@ -20,6 +20,7 @@ from mcp_optimizer.catalog.admissions import Admissions, AdmitsAll, ToolAdmissio
 from mcp_optimizer.catalog.building import BuiltIndex, IndexPlan, RunningTools, build, taken_over
 from mcp_optimizer.catalog.embedding import Embedding, KnownVectors
 from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.known_servers import RecalledServer
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import ServerText, ToolRecord
 from mcp_optimizer.config.serverfile.spec import ServerSpec
@@ -125,7 +126,7 @@ class LiveCatalog:
         """Servers whose stored listing was already requested."""
         self._to_recall: set[str] = set()
         self._recalling: asyncio.Task[None] | None = None
-        self._known: dict[str, KnownServer] = {}
+        self._known: dict[str, RecalledServer] = {}
         """What servers said of themselves when they were listed last, until it is asked for."""
         # Searches read these from threads while the event loop changes them.
         self._changing = threading.Lock()
@@ -201,8 +202,11 @@ class LiveCatalog:
         while self._recalling is not None and not self._recalling.done():
             await asyncio.wait([self._recalling])
         known = self._known.pop(spec.name, None)
+        # Comparing entries is slow on purpose, so it is done for servers that may rest, and for no others.
+        if known is None or not await asyncio.to_thread(known.is_of, spec):
+            return None
         is_expected = spec.name in self._expected and self._states[spec.name].spec == spec
-        return replace(known, tools=len(self._records[spec.name])) if known is not None and is_expected else None
+        return replace(known.said, tools=len(self._records[spec.name])) if is_expected else None
 
     async def _recall(self) -> None:
         """Have the tools of starting servers found as they listed them last."""
@@ -211,11 +215,11 @@ class LiveCatalog:
         known = await self._ingestion.recall_servers(specs)
         for name, listing in (await self._ingestion.recall(specs)).items():
             if (state := self._awaited(name)) is not None:
-                said = known[name].instructions if name in known else ""
+                said = known[name].said.instructions if name in known else ""
                 await self._take_back(replace(state, listing=listing, instructions=said))
         self._known |= known
-        if self._outdated:
-            await self._reindex()
+        # Also when another index is being built, which may have their tools already: they are found when this returns.
+        await self._reindex()
 
     def _awaited(self, server: str) -> UpstreamState | None:
         """The state of a server if it is starting and its tools are not known."""

@@ -49,26 +49,40 @@ class Snapshot:
         return bytes(tool is not None for tool in self.tools) if self.mask is None else self.mask
 
     @lazy
-    def _is_for_models(self) -> bytes:
+    def _is_findable(self) -> bytes:
         """The same without the tools that only pages may call."""
-        if not (hidden := self.names.for_apps):
+        return self._running_but(self.names.for_apps)
+
+    @lazy
+    def _is_for_models(self) -> bytes:
+        """The tools that models may see, without skills."""
+        return self._running_but((*self.names.for_apps, *self.names.skills))
+
+    def _running_but(self, others: Collection[int]) -> bytes:
+        if not others:
             return self._is_running
         mask = bytearray(self._is_running)
-        for position in hidden:
+        for position in others:
             mask[position] = False
         return bytes(mask)
 
     @property
     def allowed(self) -> Mask:
-        """The mask of positions that may be found."""
+        """The mask of positions that may be found: tools that models may see, and skills."""
+        return np.frombuffer(self._is_findable, dtype=np.bool_)
+
+    @property
+    def allowed_tools(self) -> Mask:
+        """The same without skills."""
         return np.frombuffer(self._is_for_models, dtype=np.bool_)
 
     @lazy
     def sent_tokens(self) -> int:
-        """Tokens of the name, description and input schema of all running tools: what clients without a gateway send.
-        The baseline also counts what no client sends, such as output schemas and annotations.
+        """Tokens of the name, description and input schema of all running tools, and of the names and descriptions of
+        skills: what clients without a gateway send. The baseline also counts what no client sends, such as output
+        schemas and annotations.
         """
-        return sum(tool.record.sent_tokens for tool in self.running)
+        return sum(tool.record.sent_tokens for tool in (*self.running, *self.skills))
 
     @property
     def held(self) -> Held:
@@ -94,17 +108,17 @@ class Snapshot:
         """Positions of tools, by server and by name."""
         if self.table is not None:
             return self.table
-        running = self.callable
+        running = self.at(range(len(self.tools)))
         others = ((tool.name, at) for at, tool in enumerate(running) if tool.name != tool.record.name)
         return NameTable.of([tool.record for tool in running], ServerNames(self.states), others)
 
     @lazy
     def by_name(self) -> Mapping[str, CatalogTool]:
-        """The running tools by public name."""
+        """The running tools, without skills, by public name."""
         return _ByName(self)
 
     def listed_as(self, name: str) -> CatalogTool | None:
-        """The running tool with this public name. Same answer as `by_name`, in a third of the time."""
+        """The running tool or skill with this public name; for tools the same as `by_name`, in a third of the time."""
         names = self.names
         position = names.first.get(name)
         if position is None:
@@ -124,7 +138,12 @@ class Snapshot:
     @lazy
     def callable(self) -> tuple[CatalogTool, ...]:
         """The same, and the tools that only pages may call."""
-        return tuple(self.at(compress(range(len(self.tools)), self._is_running)))
+        return tuple(self.at(compress(range(len(self.tools)), self._running_but(self.names.skills))))
+
+    @lazy
+    def skills(self) -> tuple[CatalogTool, ...]:
+        """The skills of running and expected servers, by server and name."""
+        return tuple(self.at(self.names.skills))
 
     @lazy
     def of_apps(self) -> tuple[CatalogTool, ...]:
@@ -142,7 +161,7 @@ class Snapshot:
 
     def of_server(self, server: str) -> tuple[CatalogTool, ...]:
         """The tools of one server, if it runs, that models may see."""
-        return tuple(tool for tool in self.at(self.names.of_server(server)) if not tool.record.is_for_apps_only)
+        return tuple(tool for tool in self.at(self.names.of_server(server)) if tool.record.is_for_models)
 
     def at(self, positions: Iterable[int]) -> list[CatalogTool]:
         return [tool for position in positions if (tool := self.tools[position]) is not None]
@@ -173,7 +192,7 @@ class Snapshot:
     @property
     def has_tools(self) -> bool:
         """Whether any tool can be found."""
-        return any(self._is_for_models)
+        return any(self._is_findable)
 
     @lazy
     def starting(self) -> frozenset[str]:
@@ -214,7 +233,8 @@ class _ByName(Mapping[str, CatalogTool]):
         self._snapshot = snapshot
 
     def __getitem__(self, name: str) -> CatalogTool:
-        if (tool := self._snapshot.listed_as(name)) is None:
+        tool = self._snapshot.listed_as(name)
+        if tool is None or tool.record.skill is not None:
             raise KeyError(name)
         return tool
 

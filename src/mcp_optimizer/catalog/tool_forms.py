@@ -109,12 +109,21 @@ class ToolForms:
 
     def form(self, tool: CatalogTool, detail: Detail, notes: Notes | None = None) -> Form:
         """The definition in the given detail, or unchanged if that is no larger."""
+        if tool.record.skill is not None:
+            return self._of_skill(tool)
         original = Form(tool.definition, self._tokens(tool))
         # A count of 0 cannot be compared: a definition that the tokenizer failed on is sent as its server wrote it.
         if detail is Detail.FULL or not tool.tokens:
             return original
         made = self.schema(tool) if detail is Detail.SCHEMA else self._signature(tool, notes or self._notes)
         return made if made.tokens < tool.tokens else original
+
+    def _of_skill(self, tool: CatalogTool) -> Form:
+        """A skill as programs read it: as a tool, with what reading it costs."""
+        described = tool.definition
+        text = f"{skill_note(tool).capitalize()}. {described.description or ''}"
+        definition = described.model_copy(update={"description": text})
+        return Form(definition, self._count(definition))
 
     def text(self, tool: CatalogTool, notes: Notes) -> str:
         """The signature as text, for a reader that gets it without JSON around it."""
@@ -291,8 +300,18 @@ class ToolForms:
         return known
 
 
+def skill_note(tool: CatalogTool) -> str:
+    """What a reader should know of a skill before reading it; empty for a tool. The cost is known from its size, as
+    its server announced it: nothing is read ahead of need.
+    """
+    if (skill := tool.record.skill) is None:
+        return ""
+    cost = f"about {skill.tokens_to_read:,} tokens" if skill.tokens_to_read else "an unknown number of tokens"
+    return f"a skill: calling it reads its instructions, {cost}"
+
+
 def _is_large(tool: CatalogTool) -> bool:
-    return len(tool.record.definition.wire_json) > _LARGEST
+    return tool.record.skill is None and len(tool.record.definition.wire_json) > _LARGEST
 
 
 def _remember(memory: OrderedDict[_K, _V], key: _K, value: _V) -> None:

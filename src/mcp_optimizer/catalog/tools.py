@@ -16,6 +16,7 @@ from typing import Any
 from mcp_optimizer.compression.compress import without_envelope
 from mcp_optimizer.domain.extensions import AppTool, app_tool
 from mcp_optimizer.domain.naming import ServerNames
+from mcp_optimizer.domain.skills import Skill, skill_in
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.deprecation import successors
 from mcp_optimizer.search.lexical import TermCounts, Vocabulary, count_terms
@@ -41,6 +42,8 @@ class ToolRecord:
     """The part of `token_count` that clients send to a model: the name, the description and the input schema."""
     app: AppTool | None = None
     """What it declares for hosts that show pages."""
+    skill: Skill | None = None
+    """What is known of the skill, if it is one and not a tool."""
 
     @property
     def name(self) -> str:
@@ -58,6 +61,11 @@ class ToolRecord:
     def is_for_apps_only(self) -> bool:
         """Whether its server's pages may call it and models may not see it."""
         return self.app is not None and self.app.is_for_apps_only
+
+    @property
+    def is_for_models(self) -> bool:
+        """Whether it is a tool that models may see."""
+        return self.skill is None and not self.is_for_apps_only
 
     @property
     def text(self) -> str:
@@ -106,9 +114,11 @@ def _record(
     counts = count_terms(document(server, tool, said.words), vocabulary)
     deprecated = successors(tool.title or "", tool.description or "", tool.annotations or {})
     key = vector_key(tool_text(server, tool, said.purpose))
-    hints, sent = effect_hints(tool.annotations), _sent_tokens(definition, tool, token_count)
+    skill = skill_in(definition)
+    hints = effect_hints(tool.annotations)
+    sent = _sent_tokens(definition, tool, token_count) if skill is None else token_count
     app = app_tool((tool.model_extra or {}).get("_meta"))
-    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose, hints, sent, app)
+    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose, hints, sent, app, skill)
 
 
 def _sent_tokens(definition: Definition, tool: McpTool, token_count: int) -> int:
@@ -185,6 +195,8 @@ class NameTable:
     """Tools that models may not see."""
     with_page: tuple[int, ...] = ()
     """Tools that declare something for hosts that show pages, those of `for_apps` among them."""
+    skills: tuple[int, ...] = ()
+    """Skills, which are found like tools and listed apart from them."""
 
     @classmethod
     def of(
@@ -198,6 +210,7 @@ class NameTable:
         beginnings: dict[str, list[int]] = {}
         with_page = tuple(position for position, record in enumerate(records) if record.app is not None)
         for_apps = tuple(position for position in with_page if records[position].is_for_apps_only)
+        skills = tuple(position for position, record in enumerate(records) if record.skill is not None)
         for position, record in enumerate(records):
             starts.setdefault(record.server, position)
             ends[record.server] = position + 1
@@ -208,7 +221,7 @@ class NameTable:
             if first.setdefault(name, position) != position:
                 further.setdefault(name, []).append(position)
         ranges = {server: range(start, ends[server]) for server, start in starts.items()}
-        return cls(tuple(records), servers, ranges, first, further, beginnings, for_apps, with_page)
+        return cls(tuple(records), servers, ranges, first, further, beginnings, for_apps, with_page, skills)
 
     def named(self, name: str) -> Sequence[int]:
         """Positions of the tools that have, or may get, this name."""

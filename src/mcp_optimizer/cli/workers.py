@@ -102,6 +102,7 @@ class GatewayWorkers:
         self._command = tuple(command)
         self._host, self._port = settings.http_address
         first = listen(self._host, self._port, is_one_of_many=BALANCES)
+        self._since = time.time()
         self._port = first.getsockname()[1]
         self._public = {1: first}
         private = private_host(settings.peer_address)
@@ -200,6 +201,7 @@ class GatewayWorkers:
             worker.private.fileno(),
             theirs.fileno(),
             self._addresses,
+            self._since,
         )
         with link:
             with theirs:

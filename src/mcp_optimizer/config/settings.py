@@ -206,7 +206,7 @@ class GeneralSettings(BaseModel):
     )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds a server has to start and list its tools.")
     start_servers: Literal["on demand", "with the gateway"] = Field(
-        default="with the gateway",
+        default="on demand",
         description="When a server starts whose tools are known from an earlier start: when it is needed, or with the "
         "gateway. An entry's start takes precedence.",
     )

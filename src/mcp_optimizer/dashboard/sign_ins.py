@@ -43,7 +43,12 @@ class SignIns:
         stored: Callable[[], Awaitable[StoredSignIns | None]],
         clock: Callable[[], float] = time.time,
         breaker: Breaker | None = None,
+        since: float = 0.0,
     ) -> None:
+        """`since`: sign-ins and tickets made earlier are invalid here, because until then another program may have
+        listened at the gateway's port, and a page left open sends its cookie there.
+        """
+        self._since = since
         self._stored = stored
         self._clock = clock
         self._breaker = breaker or Breaker()
@@ -65,7 +70,7 @@ class SignIns:
         dashboard's current token.
         """
         found = await self._end(ticket)
-        if found is None or found.kind is not SignInKind.TICKET:
+        if found is None or found.kind is not SignInKind.TICKET or found.until - TICKET_LASTS < self._since:
             return None
         if found.bound_to.startswith(_WITH_KEY):
             return await self.with_key(found.bound_to.removeprefix(_WITH_KEY))
@@ -87,7 +92,7 @@ class SignIns:
         if not kept or len(kept) > _LONGEST:
             return None
         found = await self._within(lambda stored: stored.find(_digest(kept), self._clock()))
-        if found is None or found.kind is SignInKind.TICKET:
+        if found is None or found.kind is SignInKind.TICKET or found.until - LASTS < self._since:
             return None
         is_other_token = found.kind is SignInKind.DASHBOARD and (not token or found.bound_to != _bound(kept, token))
         return None if is_other_token else found

@@ -133,7 +133,7 @@ class Caller(NamedTuple):
     """Where facts about the call are recorded."""
     is_continuing: bool = False
     """The request answers a parked call, and may do nothing else."""
-    approval: Callable[[Caller], Awaitable[None]] | None = None
+    approval: Callable[[Caller], Awaitable[object]] | None = None
     """Asks a person through the caller's client before the call is made, and raises if they do not agree; for modern
     clients, whose answer comes with another request.
     """
@@ -143,6 +143,10 @@ class Caller(NamedTuple):
     """The call waits for answers by itself, whichever request of its client is open."""
     wants_tasks: bool = False
     """Its client asks for the result of a task itself, so a server may answer this call with one."""
+    within: str = ""
+    """Identifies the request that this call is a part of, if it is one of several. Its link can then be asked at any
+    time, whichever request of its client is open.
+    """
 
     def __repr__(self) -> str:
         # Without any part of the request.

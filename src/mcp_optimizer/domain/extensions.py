@@ -22,10 +22,10 @@ def extension_of(capabilities: Mapping[str, Any], identifier: str) -> Mapping[st
     count as none, because servers write an empty object in several ways.
     """
     extensions = capabilities.get("extensions")
-    settings = extensions.get(identifier) if isinstance(extensions, Mapping) else None
+    settings = extensions.get(identifier) if isinstance(extensions, dict) else None
     if settings is None or settings is False:
         return None
-    return settings if isinstance(settings, Mapping) else _NOTHING
+    return settings if isinstance(settings, dict) else _NOTHING
 
 
 def needed(identifier: str) -> dict[str, Any]:
@@ -53,10 +53,10 @@ NO_APP = AppTool()
 
 def app_tool(meta: Any) -> AppTool | None:
     """What a definition's `_meta` declares for hosts that show pages; None if nothing."""
-    if not isinstance(meta, Mapping):
+    if not isinstance(meta, dict):
         return None
     declared = meta.get("ui")
-    declared = declared if isinstance(declared, Mapping) else _NOTHING
+    declared = declared if isinstance(declared, dict) else _NOTHING
     page = declared.get("resourceUri", meta.get(_OLD_KEY))
     page = page if isinstance(page, str) and page.startswith(PAGE_SCHEME) else ""
     visibility = declared.get("visibility")

@@ -132,6 +132,8 @@ FIND_TOOL_FOR_SCRIPTS: dict[str, Any] = {
 }
 """find_tool, if scripts are available."""
 
+_ARGUMENTS: dict[str, Any] = {"type": ["object", "array"], "items": {"type": "object"}}
+
 CALL_TOOL: dict[str, Any] = {
     "name": "call_tool",
     "description": "Run a tool that find_tool showed or named.",
@@ -139,11 +141,11 @@ CALL_TOOL: dict[str, Any] = {
         "type": "object",
         "properties": {
             "tool_name": {"type": "string"},
-            "parameters": {"type": "object", "description": "The tool's arguments"},
-            "server_name": {"type": "string", "description": "If several servers have the tool"},
+            "parameters": {**_ARGUMENTS, "description": "Arguments; a list of them is many calls"},
+            "server_name": {"type": "string"},
             "select": {
                 "type": "string",
-                "description": "JMESPath: only this of a JSON result, e.g. items[].name, count_by(items, &owner)",
+                "description": "JMESPath: only this of a JSON result: items[].name, count_by(items, &owner)",
             },
         },
         "required": ["tool_name", "parameters"],
@@ -164,7 +166,7 @@ CALL_ANY_TOOL: dict[str, Any] = {
         "type": "object",
         "properties": {
             "tool_name": {"type": "string"},
-            "parameters": {"type": "object"},
+            "parameters": _ARGUMENTS,
         },
         "required": ["tool_name", "parameters"],
     },
@@ -175,7 +177,7 @@ no server, and a tool's answer about a change is short.
 
 LIST_TOOLS: dict[str, Any] = {
     "name": "list_tools",
-    "description": "All tools by name, 100 a page. Prefer find_tool.",
+    "description": "All tools by name, in pages. Prefer find_tool.",
     "inputSchema": {
         "type": "object",
         "properties": {"server": {"type": "string"}, "offset": {"type": "integer"}},
@@ -185,7 +187,7 @@ LIST_TOOLS: dict[str, Any] = {
 
 READ_RESULT: dict[str, Any] = {
     "name": "read_result",
-    "description": "Read more of a result that was cut.",
+    "description": "Read more of a cut result.",
     "inputSchema": {
         "type": "object",
         "properties": {

@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+SKILL_PREFIX = "skill:"
+"""Begins the names of skills in the catalog. Models' APIs do not accept the colon, so a client always gets a name that
+has the server in it.
+"""
+
+SKILL_META_KEY = "mcp-optimizer/skill"
+"""The key of `_meta` with a skill's entry, in the definition under which the skill is listed: see `skills`."""
+
+_SKILL_MARK = f'"{SKILL_META_KEY}"'
+
+
 class McpTool(BaseModel):
     """An MCP tool definition, exactly as its server sent it, including unknown fields.
 
@@ -109,9 +120,16 @@ class Definition:
         return _recently_parsed(self)
 
     def parsed(self) -> McpTool:
-        """The parsed definition without hidden characters in its texts, not cached."""
+        """The parsed definition, without hidden characters in its texts or the entry of a skill; not cached."""
         wire_json = self.wire_json
         sent = _read(wire_json)
+        if self.is_skill:
+            sent = McpTool(
+                name=sent.name,
+                description=sent.description,
+                inputSchema=sent.input_schema,
+                annotations=sent.annotations,
+            )
         if not has_hidden(wire_json):
             return sent
         seen = tool_without_hidden(sent.model_dump(by_alias=True))
@@ -122,6 +140,11 @@ class Definition:
         return _read(self.wire_json)
 
     @property
+    def is_skill(self) -> bool:
+        """Whether it is that of a skill, which is read instead of called."""
+        return self.name.startswith(SKILL_PREFIX) and _SKILL_MARK in self.wire_json
+
+    @property
     def has_hidden_text(self) -> bool:
         """Whether it has characters that a person cannot see."""
         return has_hidden(self.wire_json)
@@ -129,7 +152,7 @@ class Definition:
     @property
     def readable_json(self) -> str:
         """The text that a model may read: the wire form without hidden characters in its texts."""
-        return self.parsed().model_dump_json() if self.has_hidden_text else self.wire_json
+        return self.parsed().model_dump_json() if self.has_hidden_text or self.is_skill else self.wire_json
 
 
 def _read(wire_json: str) -> McpTool:

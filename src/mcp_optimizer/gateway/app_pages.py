@@ -41,7 +41,8 @@ class AppPages:
         self._read: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
 
     @property
-    def _schemes(self) -> ServerSchemes:
+    def schemes(self) -> ServerSchemes:
+        """How a server is named in a URI."""
         servers = self._snapshot().states.keys()
         if self._known[0] != servers:
             self._known = (frozenset(servers), ServerSchemes(servers))
@@ -57,7 +58,7 @@ class AppPages:
         if app is None:
             return None
         sent = (tool.record.details.model_extra or {}).get("_meta") or {}
-        return with_page(sent, self._schemes.page(tool.server, app.page)) if app.page else dict(sent)
+        return with_page(sent, self.schemes.page(tool.server, app.page)) if app.page else dict(sent)
 
     def in_definition(self, tool: CatalogTool, definition: Mapping[str, Any]) -> dict[str, Any]:
         """A tool's definition with the URI of its page as clients know it."""
@@ -68,7 +69,7 @@ class AppPages:
         """A tool's result with the URIs of pages as clients know them. `adds`: with the tool's own page, if the result
         names none, because a host knows only which of our tools was called.
         """
-        schemes, app = self._schemes, tool.record.app
+        schemes, app = self.schemes, tool.record.app
         meta = result.get("_meta")
         said = app_tool(meta)
         page = said.page if said is not None else ""

@@ -45,13 +45,15 @@ from mcp_optimizer.errors import (
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.app_pages import AppPages
 from mcp_optimizer.gateway.arguments import ArgumentCheck, are_large, foreign_to, read_arguments, takes_long, without
+from mcp_optimizer.gateway.batches import Batches
 from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.caller_threads import CallerThreads
 from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found_tools import FoundTools, ToolListPage, entry
-from mcp_optimizer.gateway.permissions import Permissions, Views
+from mcp_optimizer.gateway.permissions import Agreed, Permissions, Views
 from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConversation
+from mcp_optimizer.gateway.skills import Skills
 from mcp_optimizer.gateway.starting_servers import StartingServers, is_coming
 from mcp_optimizer.gateway.tasks import TaskBook, TreatedLater
 from mcp_optimizer.largejson.compact_json import compact, written
@@ -123,7 +125,9 @@ class Gateway:
         self._checks = CallerThreads("large calls", limits.requests, _LARGE_CALLS)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
+        self.batches = Batches(self, pool, trail)
         self.permissions = permissions or Permissions(Views(Policy()))
+        self.skills = Skills(lambda: catalog.snapshot, lambda: self.pages.schemes, pool, self.permissions)
 
     def use_limits_of_find(self, tools: int, tokens: int, *, says_savings: bool = True) -> None:
         self._finder.use(tools, tokens, says_savings=says_savings)
@@ -198,11 +202,12 @@ class Gateway:
         return self._finder.find(self.permissions.views.of(snapshot, caller), query, seen)
 
     def list_tools(self, server: str | None = None, offset: int = 0, caller: Caller = LOCAL) -> ToolListPage:
-        """All tools of running servers that the caller may call, or of one server, page by page."""
+        """All tools of running servers that the caller may call, or of one server, page by page; skills come last."""
         snapshot = self.permissions.views.of(self._catalog.snapshot, caller)
         if server is not None and server not in snapshot.states:
             raise resolving.unknown_server(snapshot, server)
         tools = snapshot.running if server is None else snapshot.of_server(server)
+        tools = (*tools, *(skill for skill in snapshot.skills if server in (None, skill.server)))
         if offset < 0:
             raise InvalidRequest(f"offset must not be negative, but is {quoted(offset)}.")
         shown = self._that_fit(tools[offset : offset + _PAGE])
@@ -240,6 +245,7 @@ class Gateway:
         added: Collection[str] = (),
         by_page: bool = False,
         may_defer: bool = False,
+        agreed: Agreed | None = None,
     ) -> dict[str, Any]:
         """Call a tool; returns its result within the limits, with its cost, tool and server in `_meta`.
 
@@ -247,14 +253,14 @@ class Gateway:
         risk class that may be called. `whole`: a program wants the entire result, so nothing is truncated. `added`:
         arguments that the client adds to every call, dropped unless the tool knows them. `by_page`: a page may make
         the call, not only a model. `may_defer`: the client may get a task instead of a result, if it wants tasks.
+        `agreed`: what a person agreed to for several calls.
         """
         with recording(self._trail, caller, "tools/call") as record:
             projection = self.results.projection(select)
             caller = caller if may_defer else caller._replace(wants_tasks=False)
             parked, caller = self._begin(caller, record)
-            resolve = partial(self.permissions.resolve, tool_name=tool_name, server_name=server_name, caller=caller)
             try:
-                tool = await self._resolved(resolve, tool_name, server_name, caller)
+                tool = await self.meant(tool_name, server_name, caller)
             except AmbiguousTool as error:
                 tool = await self._of_page(error, tool_name, caller, by_page=by_page)
             self._refuse_unseen(tool, tool_name, by_page=by_page)
@@ -263,11 +269,7 @@ class Gateway:
                 parameters = await self._off_loop(caller, partial(written, parameters))
             record.about(server, name, digest, parameters)
             self.permissions.refuse_worse(tool, most, caller)
-            arguments = (
-                await self._off_loop(caller, partial(self._understand_large, tool, parameters, added))
-                if is_long
-                else self._understand(tool, parameters, added)
-            )
+            arguments = await self.understood(tool, parameters, caller, added, is_long=is_long)
             record.about(server, name, digest, arguments)
             details = tool.record.details
             params = {"name": details.name, "arguments": arguments}
@@ -283,8 +285,13 @@ class Gateway:
                 whole,
                 details.input_schema,
             )
-            caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            ask = partial(self._asked, tool, params, caller, TreatedLater(select, is_unchanged=whole))
+            caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot, agreed)
+            later = TreatedLater(select, is_unchanged=whole)
+            ask = (
+                partial(self._asked, tool, params, caller, later)
+                if tool.record.skill is None
+                else partial(self.skills.read, tool, arguments, caller)
+            )
             result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, server, name)
@@ -308,6 +315,8 @@ class Gateway:
             except UnknownTool as error:
                 tool = await self._of_page(error, tool_name, caller, by_page=by_page)
             self._refuse_unseen(tool, tool_name, by_page=by_page)
+            if tool.record.skill is not None:
+                raise UnknownTool(tool_name, (), "It is a skill: its files are resources.")
             server, name = tool.key
             if added and arguments is not None:
                 arguments = without(foreign_to(tool.record.definition, added), arguments)
@@ -447,9 +456,18 @@ class Gateway:
         """Run work on large arguments in a thread, when it is the caller's turn."""
         return await self._checks.run(caller.principal.id, work)
 
-    def _understand_large(self, tool: CatalogTool, parameters: Any, added: Collection[str]) -> dict[str, Any]:
-        arguments: dict[str, Any] = written(self._understand(tool, parameters, added))
-        return arguments
+    async def meant(self, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
+        """The tool that a name means for a caller, on a running server; waits while that server starts."""
+        resolve = partial(self.permissions.resolve, tool_name=tool_name, server_name=server_name, caller=caller)
+        return await self._resolved(resolve, tool_name, server_name, caller)
+
+    async def understood(
+        self, tool: CatalogTool, parameters: Any, caller: Caller, added: Collection[str], *, is_long: bool
+    ) -> dict[str, Any]:
+        """The valid arguments that a model's parameters mean; raises InvalidArguments. `is_long`: use a thread."""
+        if is_long:
+            return await self._off_loop(caller, lambda: written(self._understand(tool, parameters, added)))
+        return self._understand(tool, parameters, added)
 
     def _understand(self, tool: CatalogTool, parameters: Any, added: Collection[str]) -> dict[str, Any]:
         """The valid arguments in the tool's original shape. An error shows the schema in the form that clients get."""

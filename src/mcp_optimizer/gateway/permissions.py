@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Any
 
 from mcp_optimizer.access.policy.approvals import (
     MOST_ARGUMENTS,
+    MOST_ARGUMENTS_OF_MANY,
     Approvals,
     Approved,
     Consent,
+    can_all_be_shown,
     can_be_shown,
     consent_in,
     question,
@@ -72,6 +74,11 @@ class Views:
         """Whether this caller may call a tool."""
         record = tool.record
         return self._policy.decide(caller.principal, record.server, record.definition.name, record.hints)
+
+    def permits_skill(self, caller: Caller, server: str, name: str) -> bool:
+        """Whether a caller may read a skill that its server does not list; a rule that asks a person refuses here."""
+        decided = self._policy.decide(caller.principal, server, name, {"readOnlyHint": True})
+        return self.permits_server(caller, server) and decided.effect is Effect.ALLOW
 
     def permits_server(self, caller: Caller, server: str) -> bool:
         """Whether a server exists for this caller at all."""
@@ -165,6 +172,14 @@ def can_ask(caller: Caller) -> bool:
     return link is not None and refusal(link.capabilities, ELICITATION, {"mode": "form"}) is None
 
 
+@dataclass(frozen=True)
+class Agreed:
+    """What a person has agreed to, and who it was."""
+
+    to: Approved
+    by: str
+
+
 _PATIENCE = 300.0
 """Seconds a person has to answer a legacy client's question."""
 
@@ -239,14 +254,24 @@ class Permissions:
         self._decided(tool, caller)
 
     async def obtain(
-        self, tool: CatalogTool, arguments: Mapping[str, Any] | None, caller: Caller, latest: Callable[[], Snapshot]
+        self,
+        tool: CatalogTool,
+        arguments: Mapping[str, Any] | None,
+        caller: Caller,
+        latest: Callable[[], Snapshot],
+        agreed: Agreed | None = None,
     ) -> Caller:
-        """The caller, with permission to make this call. `latest` returns the catalog after a person was asked."""
+        """The caller, with permission to make this call. `latest` returns the catalog after a person was asked;
+        `agreed` is what a person has agreed to before.
+        """
         decision = self._decided(tool, caller)
         if caller.is_continuing:
             # The call was permitted before it was parked, and the pool continues no other call.
             return caller
         if decision.effect is not Effect.ASK or self._approvals.holds(wanted := _approved(tool, caller)):
+            return caller
+        if agreed is not None and agreed.to == wanted:
+            caller.record.approved_by(agreed.by)
             return caller
         if not can_be_shown(arguments or {}):
             raise InvalidRequest(
@@ -261,6 +286,31 @@ class Permissions:
             return caller._replace(approval=approval)
         await approval(caller)
         return caller
+
+    def may_be_asked(self, tool: CatalogTool, caller: Caller) -> bool:
+        """Whether a person may have to decide about calls of this tool."""
+        return self.views.decide(caller, tool).effect is Effect.ASK
+
+    async def agree_to_all(
+        self,
+        tool: CatalogTool,
+        calls: Sequence[Mapping[str, Any]],
+        caller: Caller,
+        latest: Callable[[], Snapshot],
+    ) -> Agreed | None:
+        """Asks a person once about several calls of a tool; returns what they agreed to, or None if each call is
+        decided by itself. The client can be asked during the call.
+        """
+        decision = self._decided(tool, caller)
+        if not calls or decision.effect is not Effect.ASK or self._approvals.holds(wanted := _approved(tool, caller)):
+            return None
+        if not can_all_be_shown(calls):
+            raise InvalidRequest(
+                f"A person has to approve calls of {quoted(tool.name)}, and cannot be shown {len(calls):,} at a time. "
+                f"Give fewer: at most {MOST_ARGUMENTS_OF_MANY} arguments together."
+            )
+        asked = OwnQuestion(question(caller.principal, tool.server, tool.record.name, decision, *calls))
+        return Agreed(wanted, await self._approve(asked, decision, tool, wanted, latest, caller))
 
     def _decided(self, tool: CatalogTool, caller: Caller) -> Decision:
         decision = self.views.decide(caller, tool)
@@ -282,8 +332,10 @@ class Permissions:
         wanted: Approved,
         latest: Callable[[], Snapshot],
         caller: Caller,
-    ) -> None:
-        """Ask the person behind the client; raises CallRefused unless they agree and the tool is still the same."""
+    ) -> str:
+        """Ask the person behind the client, and return who agreed; raises CallRefused unless they agree and the tool is
+        still the same.
+        """
         assert caller.link is not None
         try:
             async with asyncio.timeout(self._patience):
@@ -292,12 +344,14 @@ class Permissions:
             answer = Consent.NO
         if answer is Consent.NO:
             raise call_refusal(decision, tool.server, tool.record.name)
-        caller.record.approved_by(f"the user of {printable(caller.client) or 'the client'}: {answer.value}")
+        who = f"the user of {printable(caller.client) or 'the client'}: {answer.value}"
+        caller.record.approved_by(who)
         if not _is_there(latest(), tool):
             raise InvalidRequest(f"{quoted(tool.record.name)} changed while a person was asked. Look at it again.")
         self._decided(tool, caller)
         if answer is Consent.HOUR:
             self._approvals.remember(wanted)
+        return who
 
 
 def _is_there(snapshot: Snapshot, tool: CatalogTool) -> bool:

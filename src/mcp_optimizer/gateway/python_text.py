@@ -35,13 +35,16 @@ class Stubs:
     """`(view, tool, shape)`: one line; `shape` is what is known about the tool's results."""
 
     def but_not_of(self, is_ours: Callable[[str], bool]) -> Stubs:
-        """The same, except that the tools of some servers are marked as not callable from scripts."""
+        """The same, except that skills and the tools of some servers are marked as not callable from scripts."""
+
+        def is_outside(tool: CatalogTool) -> bool:
+            return tool.record.skill is not None or is_ours(tool.server)
 
         def spelling(view: Snapshot, tool: CatalogTool) -> str:
-            return tool.name if is_ours(tool.server) else self.spelling(view, tool)
+            return tool.name if is_outside(tool) else self.spelling(view, tool)
 
         def stub(view: Snapshot, tool: CatalogTool, shape: str) -> str:
-            return f"# {tool.name}: only with call_tool" if is_ours(tool.server) else self.stub(view, tool, shape)
+            return f"# {tool.name}: only with call_tool" if is_outside(tool) else self.stub(view, tool, shape)
 
         return Stubs(spelling, stub)
 

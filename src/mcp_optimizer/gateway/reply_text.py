@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.catalog.tool_forms import ToolForms
+from mcp_optimizer.catalog.tool_forms import ToolForms, skill_note
 from mcp_optimizer.compression.brief import begins_with_parameter, brief, call_of, folded
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.compression.value_spelling import end_of_brackets
@@ -261,10 +261,16 @@ def _headed(tool: CatalogTool, text: str) -> str:
     """`name(parameters) [server]: description`, or the parameters on the lines below."""
     if text.startswith("(") and (end := end_of_brackets(text)):
         said = text[end:].strip()
-        return _block(f"{_name(tool)}{text[:end]} [{tool.server}]" + (f": {said}" if said else ""))
+        return _block(f"{_name(tool)}{text[:end]} [{_origin(tool)}]" + (f": {said}" if said else ""))
     between = "\n" if begins_with_parameter(text, properties_of(tool.record.details.input_schema)) else " "
-    head = f"{_name(tool)} [{tool.server}]:{between}"
+    head = f"{_name(tool)} [{_origin(tool)}]:{between}"
     return _block(head + text.replace("\n", "\n "))
+
+
+def _origin(tool: CatalogTool) -> str:
+    """The server; for a skill also that it is one, and what reading it costs."""
+    note = skill_note(tool)
+    return f"{tool.server}; {note}" if note else tool.server
 
 
 def _block(text: str) -> str:

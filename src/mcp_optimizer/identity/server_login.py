@@ -144,6 +144,17 @@ class ServerLogin:
             raise LoginFailed("it refuses the token that its authorization server gave; check scopes and resource")
         raise self._needed("it refuses the token" if login is not None else "")
 
+    async def missing(self) -> str:
+        """Why a login has to be made first, as far as that is known without asking the server; empty if it is not."""
+        login = await self.current()
+        if self._has_account:
+            return ""
+        if login is None or login.tokens is None:
+            return self._needed().message if self._spec.auth.kind is AuthKind.OAUTH else ""
+        if login.is_over or (login.is_expired(time.time()) and not login.tokens.refresh):
+            return self._needed(login.error or "it has expired").message
+        return ""
+
     async def until_login(self) -> None:
         """Wait until a person has logged in, in this or another process that shares the store."""
         while True:

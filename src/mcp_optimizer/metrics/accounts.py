@@ -25,6 +25,7 @@ from mcp_optimizer.domain.own_tools import CALLING, SCRIPT_META_KEY
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import CallRefused, OptimizerError
 from mcp_optimizer.gateway import resolving
+from mcp_optimizer.gateway.batches import BATCH_META_KEY
 from mcp_optimizer.gateway.error_texts import for_model
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, Gateway
 from mcp_optimizer.largejson.compact_json import compact
@@ -74,6 +75,7 @@ _OURS = (
     SELECTION_META_KEY,
     SCORES_META_KEY,
     SCRIPT_META_KEY,
+    BATCH_META_KEY,
     TOOL_META_KEY,
 )
 
@@ -297,7 +299,7 @@ class Accounts:
         session, client = self._labels.of(answer.caller)
         found: tuple[ToolKey, ...] = ()
         if scores := said.get(SCORES_META_KEY):
-            hits = (view.by_name.get(name) for name in scores)
+            hits = (view.listed_as(name) for name in scores)
             found = tuple(hit.key for hit in hits if hit is not None)
         return Event(
             answer.at,
@@ -336,5 +338,5 @@ def _full_tokens(said: Parts, kind: EventKind) -> int:
     """Tokens that the model would have read without limits; for a script, those of its calls' results."""
     if kind is EventKind.SCRIPT:
         return stated_tokens(said.get(SCRIPT_META_KEY, _NOTHING), "innerTokens", 0)
-    cut = said.get(RESULT_META_KEY) or said.get(SELECTION_META_KEY)
+    cut = said.get(BATCH_META_KEY) or said.get(RESULT_META_KEY) or said.get(SELECTION_META_KEY)
     return stated_tokens(cut, "fullTokens", 0) if cut else 0

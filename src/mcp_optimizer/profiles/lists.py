@@ -204,7 +204,9 @@ class ToolLists:
         if known is None or known.snapshot.tools is not snapshot.tools:
             self._lists = {key: lists for key, lists in self._lists.items() if lists.snapshot.tools is snapshot.tools}
             same = next(iter(self._lists.values()), None)
-            pinned = [tool.name for name in self._pinned for tool in called(snapshot, name)]
+            pinned = [
+                tool.name for name in self._pinned for tool in called(snapshot, name) if tool.record.skill is None
+            ]
             ranked = rank(_candidates(snapshot, self._uses()), pinned)
             written, before = self._written(), known or same
             made_with = (self._forms, self._counter, wanted, written, before, ranked, self._budgets, self._own())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from mcp_optimizer.domain.result_type import is_interim
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.results.batch_results import OneOfMany, combined, note_on, values_of
 from mcp_optimizer.results.cache import ResultCache
 from mcp_optimizer.results.calls import OF_NO_TOOL, Call
 from mcp_optimizer.results.encodings import Encoding, in_encoding
@@ -80,6 +81,7 @@ _NO_LIMITS = ResultLimits()
 _AS_IT_IS = Treatment(max_rows=0, max_tokens=0, encoding=Encoding.ORIGINAL)
 
 Ask = Callable[[], Awaitable[dict[str, Any]]]
+Choose = Callable[[Projection, Reading], Awaitable[Selection]]
 Learn = Callable[[str, Callable[[], Any]], None]
 
 
@@ -217,6 +219,20 @@ class Results:
 
         return await self._asked(call, ask, _AS_IT_IS if call.is_whole else self._options.of(call.server, call.tool))
 
+    async def together(self, calls: Sequence[OneOfMany], call: Call, started: float) -> dict[str, Any]:
+        """The results of many calls of one tool as one, within the limits of that tool. What the call selects is
+        selected from each of them.
+        """
+        performance = PerformanceInfo.since(started)
+        reading = Reading(await asyncio.to_thread(combined, calls))
+        treatment = self._options.of(call.server, call.tool)
+        values = values_of(calls) if call.select is not None and not reading.result["isError"] else None
+        if values is None:
+            return await self._finished(reading, treatment, call, performance, note_on(calls, says_why=False))
+        select, why = partial(self._selecting.of_many, values=values), note_on(calls, says_why=True)
+        assert call.select is not None
+        return await self._selected(reading, call.select, treatment, call, performance, lambda one, _: select(one), why)
+
     async def described(self, result: dict[str, Any], started: float, call: Call = OF_NO_TOOL) -> dict[str, Any]:
         """An unchanged result with its cost; `started` is a value of `time.perf_counter`."""
         if is_interim(result):
@@ -235,7 +251,8 @@ class Results:
         if notice:
             reading = Reading(reading.in_text())
         limits = treatment.limits if self._store is not None else _NO_LIMITS
-        if (reserved := SELECTED_ROOM if notice and limits.max_tokens else 0) != limits.reserved:
+        room = max(SELECTED_ROOM, self.count_or_most(notice)) if notice else 0
+        if (reserved := room if limits.max_tokens else 0) != limits.reserved:
             limits = replace(limits, reserved=reserved)
         if not notice and call.extent is None and (line := only_line(reading.result, limits)) is not None:
             return self._with_cost(reading.result, ResponseMetadata(self._estimator.estimate([line]), performance))
@@ -295,28 +312,37 @@ class Results:
         return tokens._replace(warning=f"{tokens.warning}; {NOT_COUNTED}") if reading.has_uncounted else tokens
 
     async def _selected(
-        self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
+        self,
+        reading: Reading,
+        select: Projection,
+        treatment: Treatment,
+        call: Call,
+        performance: PerformanceInfo,
+        choose: Choose | None = None,
+        note: str = "",
     ) -> dict[str, Any]:
-        """Only what the expression selects; the rest stays readable. Must not fail, because the call was made."""
+        """Only what the expression selects; the rest stays readable. Must not fail, because the call was made. `note`
+        follows whatever is shown.
+        """
         await self._estimator.ready()
         limits, is_at_most = treatment.limits, self._estimator.is_at_most
         try:
-            selection = await self._selecting.of_result(select, reading)
+            selection = await (choose or self._selecting.of_result)(select, reading)
         except InvalidRequest as error:
             # The model did not ask for the complete result, so a sample is enough; all of it is kept.
             most = min(limits.max_tokens or _SAMPLE, _SAMPLE)
             sample = treatment if is_at_most(most, reading) else replace(treatment, max_tokens=most)
-            return await self._finished(reading, sample, call, performance, not_selected(error))
+            return await self._finished(reading, sample, call, performance, _joined(note, not_selected(error)))
         most = limits.max_tokens - SELECTED_ROOM if limits.max_tokens else SENT_WHOLE
         if selection.is_guess and is_at_most(min(most, SENT_WHOLE), reading):
-            return await self._finished(reading, treatment, call, performance, selection.whole)
+            return await self._finished(reading, treatment, call, performance, _joined(note, selection.whole))
         result_id, full_tokens = new_result_id(), self._estimator.estimate(reading.texts).estimated
         # The complete result of a wrong guess is worth keeping: the call may have changed something.
         is_worth_it = selection.is_guess or not is_at_most(NOT_WORTH_KEEPING, reading)
         pieces = await self._kept_whole(result_id, reading, limits, call) if is_worth_it else None
         extent = call.judge(around_of(reading)) if is_parsed(reading) else Extent.of(pieces.remark if pieces else "")
         part = replace(call, extent=extent.of_a_part(is_guess=selection.is_guess))
-        found = await self._told(selection, treatment, part, performance, result_id if pieces else "")
+        found = await self._told(selection, treatment, part, performance, result_id if pieces else "", note)
         about: dict[str, Any] = found["_meta"].get(RESULT_META_KEY, {})
         if pieces is not None:
             about = {"resultId": result_id, "unit": pieces.unit, "total": pieces.count, **about}
@@ -331,10 +357,17 @@ class Results:
         return pieces if await self._store.keep(result_id, call.caller.reader, pieces, limits.max_tokens) else None
 
     async def _told(
-        self, selection: Selection, treatment: Treatment, call: Call, performance: PerformanceInfo, result_id: str = ""
+        self,
+        selection: Selection,
+        treatment: Treatment,
+        call: Call,
+        performance: PerformanceInfo,
+        result_id: str = "",
+        note: str = "",
     ) -> dict[str, Any]:
         """A selection and its notice."""
-        notice = selection.notice(self._estimator.counter.count_or_zero, result_id, is_call=bool(call.tool))
+        own = selection.notice(self._estimator.counter.count_or_zero, result_id, is_call=bool(call.tool))
+        notice = _joined(note, own)
         if selection.shown is None:
             return await self._finished(Reading(told(notice_block(notice))), treatment, call, performance)
         return await self._finished(Reading(told(selection.shown)), treatment, call, performance, notice)
@@ -369,3 +402,7 @@ class Results:
             return await self._told(selection, treatment, part, PerformanceInfo.since(started))
         found, extent = await self._reader.read_on(kept, offset, limit, search)
         return await self.described(found, started, replace(OF_NO_TOOL, extent=extent))
+
+
+def _joined(*notices: str) -> str:
+    return "\n".join(filter(None, notices))

@@ -83,6 +83,13 @@ class Projection:
         if problem is not None:
             raise InvalidRequest(f"select is not a JMESPath expression: {problem}. {_EXAMPLE}") from None
 
+    @property
+    def of_each(self) -> Projection:
+        """The same expression for each element of a list. An element that it does not match gives null."""
+        limits = self.limits
+        room = {"expression": limits.expression + len(_FOR_EACH), "expression_depth": limits.expression_depth + 3}
+        return Projection(_FOR_EACH.format(self.expression), limits.model_copy(update=room))
+
     def steps(self, size: int) -> int:
         """The steps allowed for a result of `size` bytes."""
         return self.limits.expression_steps * max(1, -(-size // _MEGABYTE))
@@ -165,6 +172,7 @@ class Projection:
 
 
 _EXAMPLE = "Examples: items[].{id: id, name: name}, count_by(items, &status)"
+_FOR_EACH = "map(&({}), @)"
 _TOO_DEEP = "it is nested too deeply"
 _LONGEST = 160
 _MEGABYTE = 1_000_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -21,7 +22,7 @@ from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.results.notices import Selection
 from mcp_optimizer.results.projection import Projection, TooMuch
-from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Reading
+from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Reading, compact
 
 MOST_SELECTED = 64_000_000
 """Maximum bytes of JSON for `select`."""
@@ -93,6 +94,27 @@ class Selecting:
                     return selection
         return await self._of(projection, inner)
 
+    async def of_many(self, projection: Projection, values: list[Any]) -> Selection:
+        """What the expression selects from each of many results, or, if that is nothing, from the list of them."""
+        text = compact(values).encode("utf-8", "surrogatepass")
+
+        async def texts() -> AsyncIterator[bytes]:
+            yield text
+
+        refused: InvalidRequest | None = None
+        for one in (projection.of_each, projection):
+            try:
+                found = await self.select(one, len(text), texts, lambda: values)
+            except InvalidRequest as error:
+                refused = refused or error
+                continue
+            if not found.is_guess and not _is_nothing(found):
+                return found
+        if refused is not None:
+            raise refused
+        # Its keys say best what an element has.
+        return await self.select(projection, len(text), texts, lambda: next(filter(None, values), None))
+
     async def _of(self, projection: Projection, reading: Reading) -> Selection:
         large = await asyncio.to_thread(_large_json, reading)
         if large is None:
@@ -101,6 +123,13 @@ class Selecting:
         if size > MOST_SELECTED:
             raise InvalidRequest(f"the result is too large for select ({size:,} bytes)")
         return await self.select(projection, size, lambda: _fed(large))
+
+
+_ONLY_NULLS = re.compile(r"\[(null,?)*\]")
+
+
+def _is_nothing(found: Selection) -> bool:
+    return isinstance(found.text, str) and _ONLY_NULLS.fullmatch(found.text) is not None
 
 
 def unwrapped(reading: Reading) -> Reading | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -29,6 +30,8 @@ class WorkerPlace:
     """File descriptor of its connection with the parent process; the connection ends when that process does."""
     addresses: tuple[str, ...]
     """HOST:PORT of each worker's private socket, in the order of their numbers; unchanged when a worker restarts."""
+    since: float
+    """When the parent process began to listen at the public address, in seconds since 1970."""
 
     @property
     def name(self) -> str:
@@ -62,6 +65,14 @@ def worker_place(environment: Mapping[str, str]) -> WorkerPlace | None:
         return None
     read = json.loads(written)
     return WorkerPlace(**{**read, "addresses": tuple(read["addresses"])})
+
+
+def listening_since(environment: Mapping[str, str]) -> float:
+    """Since when no other program can listen at the gateway's port, in seconds since 1970: for a worker, since its
+    parent process listens; otherwise from now on.
+    """
+    place = worker_place(environment)
+    return place.since if place is not None else time.time()
 
 
 def worker_name(environment: Mapping[str, str]) -> str:

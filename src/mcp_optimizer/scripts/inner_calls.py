@@ -8,7 +8,6 @@ script; knows nothing of workers.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,34 +29,10 @@ from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import OptimizerError, quoted
 from mcp_optimizer.gateway.found_tools import entry
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.nested_calls import answered
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.scripts.client_questions import answered
 from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of
 from mcp_optimizer.scripts.result_packing import TooLarge, declared_by, error_text, packed
-
-_PROGRESS_INTERVAL = 0.2
-"""Seconds between two progress notifications."""
-
-
-class Progress:
-    """Reports a script's progress to its caller's client, if the client asked for it."""
-
-    def __init__(self, caller: Caller) -> None:
-        meta = caller.passed_on.get("_meta")
-        self._token = meta.get("progressToken") if isinstance(meta, Mapping) else None
-        self._link = caller.link
-        self._told_at = 0.0
-        self._done = 0
-
-    async def __call__(self, name: str) -> None:
-        """Counts one more finished call."""
-        self._done += 1
-        if self._token is None or self._link is None or (now := time.monotonic()) - self._told_at < _PROGRESS_INTERVAL:
-            return
-        self._told_at = now
-        told = {"progressToken": self._token, "progress": self._done, "message": f"call {self._done}: {name}"}
-        await self._link.tell("notifications/progress", told)
-
 
 _MOST_NAMED = 9
 

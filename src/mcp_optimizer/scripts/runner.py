@@ -20,13 +20,13 @@ from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.errors import CallRefused, InvalidRequest, RequestError
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.nested_calls import Progress, inner
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.scripts.client_questions import ScriptLink
 from mcp_optimizer.scripts.driver import Driver, Printed
-from mcp_optimizer.scripts.inner_calls import AllowedTools, InnerCalls, Progress, TooManyInnerCalls
+from mcp_optimizer.scripts.inner_calls import AllowedTools, InnerCalls, TooManyInnerCalls
 from mcp_optimizer.scripts.names import Toolbox, Toolboxes
 from mcp_optimizer.scripts.problems import CheckResult
-from mcp_optimizer.scripts.scheduling import ScriptClock, ScriptTurn
+from mcp_optimizer.scripts.scheduling import ScriptClock, ScriptLink, ScriptTurn
 from mcp_optimizer.scripts.source import NoSuchTool, ScriptSource, read_source
 from mcp_optimizer.scripts.suspended_scripts import ScriptAttempt, WaitingScripts
 from mcp_optimizer.scripts.unsupported import told
@@ -218,8 +218,8 @@ class ScriptRunner:
     async def _done(self, job: _Job, caller: Caller, attempt: ScriptAttempt) -> dict[str, Any]:
         """Runs a script to its end."""
         clock, turn = ScriptClock(self._limits.script_seconds), self._workers.turn(caller.key)
-        inner = _inner(caller, job.client, clock, turn)
-        calls = InnerCalls(self._gateway, job.toolbox, inner, job.allowed, self._limits, Progress(caller))
+        link = None if caller.link is None else ScriptLink(caller.link, job.client, clock, turn)
+        calls = InnerCalls(self._gateway, job.toolbox, inner(caller, link), job.allowed, self._limits, Progress(caller))
         attempt.began(calls)
         result = await self._run(job, turn, clock, calls)
         return _with_account(await self._gateway.results.within(result, caller, job.started, REPLY_TOKENS), calls)
@@ -272,14 +272,6 @@ def _endings() -> tuple[type[Exception], ...]:
     from pydantic_monty import MontyError
 
     return (MontyError, TooManyInnerCalls, TimeoutError)
-
-
-def _inner(caller: Caller, client: str, clock: ScriptClock, turn: ScriptTurn) -> Caller:
-    """The caller for the script's own calls: parts of the request that concern the script itself are not passed on."""
-    meta = caller.passed_on.get("_meta")
-    kept = {key: value for key, value in meta.items() if key != "progressToken"} if isinstance(meta, Mapping) else {}
-    link = None if caller.link is None else ScriptLink(caller.link, client, clock, turn)
-    return caller._replace(link=link, passed_on={"_meta": kept} if kept else {})
 
 
 def _with_account(result: dict[str, Any], calls: InnerCalls) -> dict[str, Any]:

@@ -7,14 +7,16 @@ script. Knows nothing of scripts or workers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import mcp_types as types
 
+from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.gateway.nested_calls import NestedLink
 from mcp_optimizer.runtime.caller_shares import CallerShares
 from mcp_optimizer.upstream.request_errors import RpcError
 
@@ -141,3 +143,19 @@ class ScriptTurn:
         if not self._has_asked:
             self._turns.to_asking()
             self._has_asked = True
+
+
+class ScriptLink(NestedLink):
+    """The link to a script's client. It lasts as long as the script, whichever of the client's requests is open. While
+    a person is asked, the script's clock is stopped.
+    """
+
+    def __init__(self, link: ClientLink, key: str, clock: ScriptClock, turn: ScriptTurn) -> None:
+        super().__init__(link, key)
+        self._clock = clock
+        self._turn = turn
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        self._turn.ask()
+        with self._clock.stopped():
+            return await super().ask(method, params)

@@ -75,16 +75,13 @@ class _BoundedConnection(HttpToolsProtocol):
         super().on_message_begin()
         self._is_in_headers = True
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        # The parser also calls this for fields after a body, which must not change who sent the request.
-        if self._is_in_headers:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         self._headers_came()
         self._since_progress = 0
         if not self._offers_upgrade():
             super().on_headers_complete()
+            # The parser gives us fields after a body, too, which must not change who sent the request.
+            self.headers = []
 
     def on_body(self, body: bytes) -> None:
         self._since_progress = 0

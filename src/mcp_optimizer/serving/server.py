@@ -291,6 +291,8 @@ class _Answers:
         if profile is None or self._refresher is None or not called or not habits_of(caller.client).asks_again:
             return
         tool = self._gateway.resolve(called["name"], called["server"])
+        if tool.record.skill is not None:
+            return
         if await self._refresher.promote(tool.name, profile, self._presentation(ctx)):
             self._relay.announce_tools()
 

@@ -35,6 +35,10 @@ class Authorization(Protocol):
         """The credentials in use, by name, which must never be shown."""
         ...
 
+    async def missing(self) -> str:
+        """Why a login has to be made first, as far as that is known without asking the server; empty if it is not."""
+        ...
+
     async def until_login(self) -> None:
         """Wait until a person has logged in."""
         ...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import time
 from collections.abc import Callable
 
@@ -18,11 +20,13 @@ class Demand:
         self._idle_timeout = idle_timeout
         self._in_use = in_use
         self._needed = asyncio.Event()
+        self._adapted = asyncio.Event()
         self._used_at = time.monotonic()
 
     def adapt(self, idle_timeout: float) -> None:
         """Another time from now on."""
         self._idle_timeout = idle_timeout
+        self._adapted.set()
 
     @property
     def is_needed(self) -> bool:
@@ -45,7 +49,11 @@ class Demand:
         """Wait until nothing has needed the server for so long that it may rest; from then on, `need` is news."""
         self.use()
         while (left := self._used_at + self._idle_timeout - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, _LOOK))
+            self._adapted.clear()
+            # A server that never rests is not looked at, until its entry says another time.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _LOOK) if left < math.inf else None):
+                    await self._adapted.wait()
             if self._in_use():
                 self.use()
         self._needed.clear()

@@ -17,7 +17,7 @@ from opentelemetry.propagate import inject
 from opentelemetry.trace import get_current_span
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.extensions import TASKS, extension_of
+from mcp_optimizer.domain.extensions import SKILLS, TASKS, extension_of
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.messages import capabilities_of, shortened
@@ -47,6 +47,11 @@ class Agreement:
     def has_tasks(self) -> bool:
         """Whether the server may answer a call with a task."""
         return self.is_modern and extension_of(self.capabilities, TASKS) is not None
+
+    @lazy
+    def has_skills(self) -> bool:
+        """Whether the server lists skills, in either era."""
+        return extension_of(self.capabilities, SKILLS) is not None
 
     def can(self, capability: str, detail: str | None = None) -> bool:
         """Whether the server declared a capability such as `resources`, or a detail of it such as `subscribe`."""

@@ -86,6 +86,10 @@ class HeaderCommand:
         """Not available; raises UpstreamError."""
         raise UpstreamError(self._server, "It has no login: its headers come from a command.")
 
+    async def missing(self) -> str:
+        """Nothing: no person logs in."""
+        return ""
+
     async def until_login(self) -> None:
         """Wait forever: the command provides the headers, so no person logs in."""
         await anyio.sleep_forever()

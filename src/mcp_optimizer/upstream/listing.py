@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcp_optimizer.config.serverfile.spec import ToolSelection
+from mcp_optimizer.config.serverfile.spec import ALL, ToolSelection
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -73,11 +73,20 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class SkillsFresh:
+    """How long a server's list of skills may be kept, and by whom."""
+
+    until: float
+    """In the time of `time.monotonic`."""
+    scope: str = "private"
+
+
+@dataclass(frozen=True)
 class Listing:
-    """The tools of a server. A `summary` has only their number, once the definitions are no longer needed.
+    """The tools and skills of a server. A `summary` has only their number, once the definitions are no longer needed.
 
     `turned_off` are the tools that its entry in the server file excludes; `idle` are names in that entry that match no
-    tool.
+    tool. `skills` is None for a server without any.
     """
 
     tools: tuple[Definition, ...] = ()
@@ -85,6 +94,7 @@ class Listing:
     turned_off: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     summary_of: int | None = None
+    skills: SkillsFresh | None = None
 
     @property
     def size(self) -> int:
@@ -95,11 +105,15 @@ class Listing:
         return replace(self, tools=(), summary_of=self.size)
 
     def of(self, selection: ToolSelection) -> Listing:
-        """The listing with only the tools that a selection includes."""
+        """The listing with only the tools that a selection includes. Skills that it does not turn off stay."""
         named = {tool.name: tool for tool in self.tools}
-        used = {name: tool for name, tool in named.items() if selection.admits(name)}
+        used = {name: tool for name, tool in named.items() if selection.admits(name) or _stays(tool, selection)}
         turned_off = tuple(name for name in named if name not in used)
         return replace(self, tools=tuple(used.values()), turned_off=turned_off, idle=selection.idle(named))
+
+
+def _stays(tool: Definition, selection: ToolSelection) -> bool:
+    return tool.is_skill and replace(selection, used=ALL).admits(tool.name)
 
 
 async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS, pacer: Pacer | None = None) -> Listing:

@@ -20,7 +20,7 @@ import mcp_types as types
 from mcp_optimizer.domain.caller import Caller, ClientLink, LatestRecord
 from mcp_optimizer.domain.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.errors import CallGone, CallNotWaiting
-from mcp_optimizer.upstream.questions import named, refusal
+from mcp_optimizer.upstream.questions import AskedBy, named, refusal
 from mcp_optimizer.upstream.request_errors import RpcError
 
 NameCall = Callable[[str], Awaitable[str]]
@@ -110,6 +110,13 @@ class ParkedCalls:
         if not call.questions:
             self._asking.discard(call)
         return await self._next(call)
+
+    def of_a_part(self, caller: Caller) -> Caller:
+        """The caller of a call within a request that waits as a whole: all such calls together count as a client."""
+        link = caller.link
+        if not isinstance(link, AskedBy) or self._has_one_client:
+            return caller
+        return caller.through(link.under(f"{link.key} {caller.within}"))
 
     def find(self, caller: Caller) -> Parked | None:
         """The parked call that this request continues, if any; raises the call's error if it failed meanwhile.

@@ -22,11 +22,12 @@ import anyio.abc
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.errors import ConfigurationError, ServerUnavailable, UpstreamError, listed, quoted
+from mcp_optimizer.errors import CallNotWaiting, ConfigurationError, ServerUnavailable, UpstreamError, listed, quoted
 from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.authorization import Authorize, no_authorization
 from mcp_optimizer.upstream.client_sessions import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls, Request
+from mcp_optimizer.upstream.questions import can_be_asked
 from mcp_optimizer.upstream.reporting import ServerLog, ServerNews
 from mcp_optimizer.upstream.server_calls import once_approved
 from mcp_optimizer.upstream.state import PoolOptions, Recall, UpstreamState
@@ -263,6 +264,11 @@ class UpstreamPool:
         if name in self._terms:
             self._terms[name].server.wake()
 
+    def list_again(self, name: str) -> None:
+        """Have a server's tools and skills listed again, because they are not what was listed; returns at once."""
+        if name in self._terms:
+            self._terms[name].server.list_again()
+
     def log(self, name: str) -> list[str]:
         """The last lines of a server's stderr, and what happened to it; oldest first, without its secrets."""
         self._named(name)
@@ -373,6 +379,20 @@ class UpstreamPool:
         if caller.approval is None:
             return await answer(caller)
         return await self._parked.begin(request, caller, partial(once_approved, answer))
+
+    async def answer_in_parts(
+        self, request: Request, caller: Caller, make: Callable[[Caller], Coroutine[Any, Any, dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """Do work of this process during which the caller's client may be asked. A modern client is asked by a result,
+        and the work waits for the request with the answers.
+        """
+        if self._parked.find(caller) is not None:
+            return await self._parked.go_on(request, caller)
+        if "requestState" in caller.passed_on:
+            raise CallNotWaiting
+        if caller.link is None or not caller.link.is_modern or not can_be_asked(caller.link.capabilities):
+            return await make(caller)
+        return await self._parked.begin(request, caller, make)
 
     def parked(self, caller: Caller) -> Parked | None:
         """The parked call that a client's answers continue, if any; raises the call's error if it failed meanwhile."""

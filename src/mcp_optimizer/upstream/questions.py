@@ -95,6 +95,12 @@ class AskedBy:
         self.key, self.capabilities = link.key, link.capabilities
         self.is_modern, self.log_level = link.is_modern, link.log_level
 
+    def under(self, key: str) -> AskedBy:
+        """The same client and server, with another key."""
+        other = AskedBy(self._link, self._server)
+        other.key = key
+        return other
+
     @property
     def lasting(self) -> ClientLink:
         return AskedBy(self._link.lasting, self._server)

@@ -229,6 +229,8 @@ class ServerCalls:
                 if not is_task(result) or caller.wants_tasks:
                     return result
                 return await self._awaited(self._request(method, params), result, caller)
+            if caller.within:
+                return await self._ask(session, method, params, self._parked.of_a_part(caller))
             if "requestState" in caller.passed_on:
                 # Legacy servers issue no request states, and this one is not ours.
                 raise CallNotWaiting

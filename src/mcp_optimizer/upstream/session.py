@@ -35,11 +35,12 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import CONNECTION_CLOSED, Diagnostics, Failure
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, continue_trace, envelope
-from mcp_optimizer.upstream.listing import Listing, list_tools
+from mcp_optimizer.upstream.listing import Listing, Request, list_tools
 from mcp_optimizer.upstream.notifications import OnNotice, ignore_notice
 from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.request_errors import ExchangeLost, LoginNeeded, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.skills import with_skills
 from mcp_optimizer.upstream.tasks import METHODS
 from mcp_optimizer.upstream.transports.connecting import Connect, connected
 
@@ -113,10 +114,9 @@ class UpstreamSession:
         self._spec = spec
 
     async def list_tools(self, timeout: float, pacer: Pacer) -> Listing:
-        """All tools, within one time limit for all pages together, which does not count our time to read them."""
-        if self.agreement.capabilities and not self.can("tools"):
-            return Listing()
-
+        """All tools and skills, within one time limit for all pages together, which does not count our time to read
+        them.
+        """
         loop, left = asyncio.get_running_loop(), timeout
 
         async def page(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -128,8 +128,20 @@ class UpstreamSession:
                 self._note_param_headers(result.get("tools"))
             return result
 
-        listing = await list_tools(page, self._peer.limits, pacer)
+        limits = self._peer.limits
+        has_tools = self.can("tools") or not self.agreement.capabilities
+        listing = await list_tools(page, limits, pacer) if has_tools else Listing()
+        if self.agreement.has_skills:
+            listing = await self._with_skills(listing, page, pacer)
         return listing.of(self._spec.tools) if self._spec.tools else listing
+
+    async def _with_skills(self, listing: Listing, page: Request, pacer: Pacer) -> Listing:
+        """The listing with the server's skills. A server that does not list them keeps its tools."""
+        try:
+            return await with_skills(listing, page, self._peer.limits, pacer)
+        except (RpcError, ExchangeLost, TimeoutError) as error:
+            logger.warning("Server %s has skills but does not list them (%s).", self.name, type(error).__name__)
+            return listing
 
     def _note_param_headers(self, tools: Any) -> None:
         """Note the parameters that must also be sent as headers."""

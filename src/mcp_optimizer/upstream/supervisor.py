@@ -308,13 +308,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Start, watch, restart, and rest while nothing needs it; until cancelled."""
-        if self._recall is not None and self._starts_on_demand and not self._demand.is_needed:
-            recall, self._recall = self._recall, None
-            known = await recall(self._spec)
-            if known is not None and not self._demand.is_needed and not self._closing:
-                self._decided.clear()
-                self._standing.rest(known)
-                await self._demand.arises()
+        await self._rest_if_known()
         pauses = RestartPauses(self._options.first_pause, self._options.longest_pause)
         while True:
             started = time.monotonic()
@@ -325,18 +319,37 @@ class Supervisor:
                 self._rests = False
                 await self._demand.arises()
                 continue
-            wants_login = failure.kind is FailureKind.LOGIN and self._authorization is not None
-            pause = 0.0 if wants_login else pauses.after(time.monotonic() - started)
-            self._down(failure, is_restarting=self.state.is_restarting and pause <= _MOMENTS)
-            if wants_login and self._authorization is not None:
-                restarts.warning("Server %s: %s.", self._spec.name, self.state.reason.rstrip("."))
-                await self._authorization.until_login()
-                self._standing.change(status=ServerStatus.STARTING)
+            if failure.kind is FailureKind.LOGIN and self._authorization is not None:
+                await self._wait_for_login(failure, self._authorization)
                 continue
+            pause = pauses.after(time.monotonic() - started)
+            self._down(failure, is_restarting=self.state.is_restarting and pause <= _MOMENTS)
             reason = self.state.reason.rstrip(".")
             restarts.warning("Server %s is down: %s. Restarting in %.0f s.", self._spec.name, reason, pause)
             await rest_before_restart(pause)
             self._standing.change(status=ServerStatus.STARTING, is_restarting=False, restarts=self.state.restarts + 1)
+
+    async def _rest_if_known(self) -> None:
+        """Before the first start: rest until something needs the server, if it is known from before."""
+        recall, self._recall = self._recall, None
+        if recall is None or not self._starts_on_demand or self._demand.is_needed:
+            return
+        known = await recall(self._spec)
+        if known is None or self._demand.is_needed or self._closing:
+            return
+        if self._authorization is not None and (missing := await self._authorization.missing()):
+            # It is shown now, and not with the first call that fails.
+            await self._wait_for_login(Failure(FailureKind.LOGIN, missing), self._authorization)
+            return
+        self._decided.clear()
+        self._standing.rest(known)
+        await self._demand.arises()
+
+    async def _wait_for_login(self, failure: Failure, authorization: Authorization) -> None:
+        self._down(failure, is_restarting=False)
+        restarts.warning("Server %s: %s.", self._spec.name, self.state.reason.rstrip("."))
+        await authorization.until_login()
+        self._standing.change(status=ServerStatus.STARTING)
 
     async def _live_once(self, started: float) -> tuple[Failure, bool]:
         """Run the server once. Returns why it ended, and whether to try another way of connecting."""
@@ -413,8 +426,19 @@ class Supervisor:
         if method == "notifications/tools/list_changed":
             # Clients are notified later, when the new list is available.
             self._relisting.changed()
-        else:
-            self._noticed(method, params)
+            return
+        if method == "notifications/resources/list_changed" and self._has_skills:
+            # Skills have no notification of their own, and their files are resources.
+            self._relisting.changed()
+        self._noticed(method, params)
+
+    @property
+    def _has_skills(self) -> bool:
+        return self._session is not None and self._session.agreement.has_skills
+
+    def list_again(self) -> None:
+        """List tools and skills again, because they are not what was listed."""
+        self._relisting.changed()
 
     def _relisted(self, listing: Listing) -> None:
         self._standing.change(listing=listing)

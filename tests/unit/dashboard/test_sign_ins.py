@@ -39,7 +39,7 @@ async def made(tmp_path: Path, clock: Clock) -> AsyncIterator[Made]:
     async def stored() -> StoredSignIns:
         return StoredSignIns(database)
 
-    yield lambda: SignIns(stored, clock)
+    yield lambda since=0.0: SignIns(stored, clock, since=since)
     await database.close()
 
 
@@ -61,6 +61,22 @@ async def test_a_sign_in_lasts_twelve_hours_however_often_it_is_used(made: Made,
         clock.now = 1_000.0 + hours * 3_600
         assert (await known.find(kept) is not None) is holds
     assert LASTS == 12 * 3_600
+
+
+async def test_a_sign_in_from_before_the_gateway_listened_is_not_valid_at_it(made: Made, clock: Clock) -> None:
+    before = made()
+    secret = await before.enter(await before.ticket())
+    ticket = await before.ticket()
+    key, token = await before.with_key("one"), await before.with_token("a good long token")
+    assert secret is not None
+    clock.now += 60
+    after = made(since=clock.now)
+    for kept in (secret, key, token):
+        assert await after.find(kept, "a good long token") is None
+    assert await after.enter(ticket) is None
+    secret = await after.enter(await after.ticket())
+    assert secret is not None
+    assert await after.find(secret) is not None
 
 
 async def test_what_one_gateway_was_told_all_know_until_one_is_told_to_end_it(made: Made) -> None:

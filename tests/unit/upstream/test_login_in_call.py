@@ -63,6 +63,9 @@ class Logins:
     def secrets(self) -> dict[str, str]:
         return {}
 
+    async def missing(self) -> str:
+        return ""
+
     async def until_login(self) -> None: ...
 
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:

@@ -113,6 +113,10 @@ class Recording:
             # The caller gets its answer even if recording fails.
             logger.exception("Cannot record what happened in the audit")
 
+    def leave_out(self) -> None:
+        """Record nothing of this act, because its parts are recorded."""
+        self._trail = None
+
     def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
         """Note what the act uses, and its arguments; the last call counts."""
         self._about = (server, tool, definition_hash)

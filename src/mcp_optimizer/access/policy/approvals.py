@@ -11,7 +11,7 @@ import re
 import time
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -23,6 +23,8 @@ SHOWN_OF_ARGUMENTS: Final = 300
 """Maximum characters of arguments shown to a person."""
 MOST_ARGUMENTS: Final = 40
 """Maximum arguments shown to a person; a call with more is refused if a person has to decide."""
+MOST_ARGUMENTS_OF_MANY: Final = 100
+"""The same for several calls in one question, all their arguments together."""
 _OF_ONE_OF_MANY: Final = 40
 _LEAST_OF_ONE: Final = 20
 _LOOKED_AT: Final = 5_000
@@ -48,14 +50,18 @@ class Consent(StrEnum):
 
 
 def question(
-    principal: Principal, server: str, tool: str, decision: Decision, arguments: Mapping[str, Any]
+    principal: Principal, server: str, tool: str, decision: Decision, *calls: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The parameters of the elicitation that asks a person to approve a call."""
+    """The parameters of the elicitation that asks a person to approve a call, or several of one tool."""
+    called = "called" if len(calls) == 1 else f"called {len(calls)} times"
     lines = [
-        f"mcp-optimizer asks: On server {_name(server)}, may {_name(tool)} be called for {_name(principal.name)}?",
+        f"mcp-optimizer asks: On server {_name(server)}, may {_name(tool)} be {called} for {_name(principal.name)}?",
         f"It counts as {decision.risk.risk}. {decision.because[:1].upper()}{decision.because[1:]} wants you to decide.",
         visible(decision.reason.strip()),
-        f"Arguments: {abbreviated(arguments)}",
+        *(
+            f"Arguments{f' {number}' if len(calls) > 1 else ''}: {abbreviated(arguments)}"
+            for number, arguments in enumerate(calls, 1)
+        ),
     ]
     choices = [Consent.ONCE.value, Consent.HOUR.value]
     return {
@@ -110,6 +116,11 @@ def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) ->
 def can_be_shown(arguments: Mapping[str, Any]) -> bool:
     """Whether every argument can be shown to a person: one that is only counted might be the one that matters."""
     return len(arguments) <= MOST_ARGUMENTS
+
+
+def can_all_be_shown(calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a person can read the arguments of several calls in one question."""
+    return all(map(can_be_shown, calls)) and sum(max(1, len(one)) for one in calls) <= MOST_ARGUMENTS_OF_MANY
 
 
 def visible(text: str) -> str:

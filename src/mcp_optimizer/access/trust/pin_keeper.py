@@ -127,6 +127,30 @@ class PinKeeper:
         same = [tool for tool in tools if tool.name not in verdict.changes]
         return Admitted(same, instructions="" if INSTRUCTIONS in verdict.changes else said)
 
+    async def objection(self, state: UpstreamState, definition: Definition) -> HeldTool | None:
+        """Why a skill that is not in its server's list in this form may not be used; None if it may. A new or changed
+        one waits for approval, as if it had been listed.
+        """
+        if self._modes.get(state.name, TrustMode.OFF) is not TrustMode.BLOCK:
+            return None
+        name = definition.name
+        async with self._turns[state.name]:
+            store, pins = await self._approved(state.name)
+            if store is None or pins.approved is None:
+                return HeldTool(state.name, name, ToolChange.UNKNOWN, 0)
+            server = identity_of(state.spec)
+            verdict = await asyncio.to_thread(compare, pins, server, [definition])
+            if (change := verdict.changes.get(name)) is None:
+                return HeldTool(state.name, name, ToolChange.SERVER, 0) if verdict.is_other_server else None
+            waiting = {**pins.waiting_tools, **pins_by_name([definition])}
+            if versions_of(waiting) != versions_of(pins.waiting_tools):
+                try:
+                    await store.wait(state.name, pins.waiting, waiting)
+                except CatalogError as error:
+                    self._complain(state.name, error)
+        known = pins.tools.get(name, pins.approved)
+        return HeldTool(state.name, name, change, known.at_ms)
+
     async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
         """Approve waiting tools by name, and a changed command or URL of the server. Each is approved only if it is
         still the version that was shown. Returns the approved names.

@@ -8,9 +8,9 @@ MCP server, in front of the relay.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
@@ -79,18 +79,23 @@ class Extensions:
         """The middleware for the MCP server that identifies itself as `server_info`."""
         return partial(self._handle, server_info)
 
-    async def _handle(
+    def _handle(
         self, server_info: Callable[[], Mapping[str, Any]], ctx: Context, call_next: CallNext
-    ) -> HandlerResult:
+    ) -> Coroutine[Any, Any, HandlerResult]:
+        # Not a coroutine of its own: calls of tools only pass here.
         if (known := self._methods.get(ctx.method)) is not None:
             extension, answer = known
-            if extension.is_modern_only and ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-                return await call_next(ctx)
-            return await self._answer(server_info, ctx, answer)
-        if ctx.method == _LISTEN:
-            return await self._listen(ctx, call_next)
+            if not extension.is_modern_only or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                return self._answer(server_info, ctx, answer)
+        elif ctx.method == _LISTEN:
+            return self._listen(ctx, call_next)
+        elif ctx.method in GREETINGS:
+            return self._greet(ctx, call_next)
+        return cast("Coroutine[Any, Any, HandlerResult]", call_next(ctx))
+
+    async def _greet(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         result = await call_next(ctx)
-        if ctx.method in GREETINGS and isinstance(result, dict) and (found := self.declared(self._caller_of(ctx))):
+        if isinstance(result, dict) and (found := self.declared(self._caller_of(ctx))):
             capabilities = {**(result.get("capabilities") or {}), "extensions": found}
             return {**result, "capabilities": capabilities}
         return result

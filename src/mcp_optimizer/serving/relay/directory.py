@@ -65,13 +65,14 @@ class Directory:
         limits: Limits = DEFAULT_LIMITS,
         on_late: Callable[[str], None] = lambda _capability: None,
         memory: ListMemory | None = None,
-        page_owners: Callable[[str], Collection[str]] = lambda _page: (),
+        owners: Callable[[str], Collection[str]] = lambda _uri: (),
     ) -> None:
         """`on_late` is called with the lists that changed when a server responds after lists were sent without it.
 
-        `memory` stores what servers listed at earlier starts; `page_owners` knows the servers whose tools name a page.
+        `memory` stores what servers listed at earlier starts; `owners` knows the servers whose tools name a page, and
+        those with a skill that has a URI.
         """
-        self._page_owners = page_owners
+        self._owners = owners
         self._states = states
         self._remembered = Remembered(states, memory, limits.listed_items)
         self._listings = Listings(call, self._tells_changes, limits, on_late, self._remembered.note)
@@ -264,8 +265,9 @@ class Directory:
             return [(providers[0], uri)] if allowed(providers[0]) else []
         resources = await self._answers(RESOURCES, allowed)
         found = await self._made_of(_usable(resources), RESOURCES)
-        if uri.startswith(PAGE_SCHEME):
-            return self._page(uri, found, allowed)
+        owners = self._owners(uri)
+        if owners or uri.startswith(PAGE_SCHEME):
+            return self._owned(uri, found, owners, allowed)
         public = found.by_public.get(uri)
         if public is not None and allowed(public.server):
             return [(public.server, public.own)]
@@ -283,17 +285,18 @@ class Directory:
         # As if the hidden servers did not exist.
         return [(server, uri) for server in answering(uri, holdings)]
 
-    def _page(self, uri: str, found: MergedList, allowed: Allowed) -> list[tuple[str, str]]:
-        """Where a page may be read by its server's own URI: only at a server that lists it, or whose tool names it, so
-        that no other server can answer with a page of its own.
+    def _owned(self, uri: str, found: MergedList, owners: Collection[str], allowed: Allowed) -> list[tuple[str, str]]:
+        """Where a page, or a file of a skill, may be read by its server's own URI: only at a server that lists it, or
+        whose tool or skill names it, so that no other server can answer with one of its own.
         """
         listing = [entry.server for entry in found.entries if entry.own == uri]
-        owners = sorted({server for server in (*listing, *self._page_owners(uri)) if allowed(server)})
-        if len(owners) > 1:
+        having = sorted({server for server in (*listing, *owners) if allowed(server)})
+        if len(having) > 1:
             public = self._configured().schemes.public
-            choice = ", ".join(public(server, uri) for server in owners)
-            raise InvalidRequest(f"Several servers have the page {uri}. Read one of: {choice}.")
-        return [(owners[0], uri)] if owners else []
+            choice = ", ".join(public(server, uri) for server in having)
+            what = "page" if uri.startswith(PAGE_SCHEME) else "resource"
+            raise InvalidRequest(f"Several servers have the {what} {uri}. Read one of: {choice}.")
+        return [(having[0], uri)] if having else []
 
     async def template(self, uri: str, allowed: Allowed = everything) -> tuple[str, str] | None:
         """The server and own form of a template or resource, for completing its arguments."""

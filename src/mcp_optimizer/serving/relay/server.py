@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
@@ -24,6 +24,7 @@ from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.extensions import PAGE_SCHEME
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.gateway.app_pages import AppPages
+from mcp_optimizer.gateway.skills import Skills
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -106,6 +107,7 @@ class Relay:
         name_question: Callable[[], str] | None = None,
         memory: ListMemory | None = None,
         pages: AppPages | None = None,
+        skills: Skills | None = None,
     ) -> None:
         """`permits` says which servers a caller may use; `name_question` makes ids for questions to legacy clients.
 
@@ -115,9 +117,10 @@ class Relay:
 
         `first_start` waits until servers are up, at the first start only: many clients ask immediately.
 
-        `memory` stores what servers listed at earlier starts. `pages`: which servers have which pages.
+        `memory` stores what servers listed at earlier starts. `pages` and `skills`: which servers have which.
         """
         self._pages = pages
+        self._skills = skills
         self._pool = pool
         self._trail = trail
         self._limits = limits
@@ -134,10 +137,10 @@ class Relay:
             limits,
             self.changes.announce,
             memory,
-            *((pages.owners,) if pages is not None else ()),
+            self._owners,
         )
         watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
-        self._subscriptions = Subscriptions(watches, self.clients, self._places, limits, trail)
+        self._subscriptions = Subscriptions(watches, self.clients, self.places, limits, trail)
         self._telling_roots: dict[str, bool] = {}
         self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
         self._running: dict[str, frozenset[str]] = {}
@@ -159,22 +162,35 @@ class Relay:
         """The middleware for the MCP server that identifies itself as `server_info`."""
         return partial(self._handle, server_info)
 
-    async def _handle(
+    def _handle(
         self, server_info: Callable[[], dict[str, Any]], ctx: Context, call_next: CallNext
-    ) -> HandlerResult:
+    ) -> Coroutine[Any, Any, HandlerResult]:
+        # Not a coroutine of its own: calls of tools only pass here.
         handler = self._handlers.get(ctx.method)
         if handler is not None and (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS:
-            result = await self._answer(ctx, handler)
-            ttl_ms = 0 if ctx.method == "resources/read" else None
-            return for_era(result, ctx.protocol_version, server_info, ttl_ms=ttl_ms)
+            return self._answer(server_info, ctx, handler)
         if ctx.method == "subscriptions/listen":
-            self._client_connected(ctx)
-            await self._watched_are_up(ctx)
-            return await self._subscriptions.listen(ctx, call_next)
+            return self._listen(ctx, call_next)
         if ctx.method == "notifications/roots/list_changed":
-            await self._tell_roots(self.clients.link(ctx).key, ctx.method)
-        elif ctx.method != "initialize":
+            return self._roots_changed(ctx, call_next)
+        if ctx.method != "initialize":
             self._client_connected(ctx)
+        return cast("Coroutine[Any, Any, HandlerResult]", call_next(ctx))
+
+    async def _answer(
+        self, server_info: Callable[[], dict[str, Any]], ctx: Context, handler: Handler
+    ) -> dict[str, Any]:
+        result = await self._raw_answer(ctx, handler)
+        ttl_ms = 0 if ctx.method == "resources/read" else None
+        return for_era(result, ctx.protocol_version, server_info, ttl_ms=ttl_ms)
+
+    async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        self._client_connected(ctx)
+        await self._watched_are_up(ctx)
+        return await self._subscriptions.listen(ctx, call_next)
+
+    async def _roots_changed(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        await self._tell_roots(self.clients.link(ctx).key, ctx.method)
         return await call_next(ctx)
 
     async def _tell_roots(self, key: str, method: str) -> None:
@@ -194,7 +210,7 @@ class Relay:
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or self.clients.of(ctx) is not None:
             self._pool.client_connected(lambda: self.clients.link(ctx).lasting)
 
-    async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
+    async def _raw_answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
         """Answers from the raw request, which the gate has checked, with the raw result."""
         self._client_connected(ctx)
         try:
@@ -231,7 +247,13 @@ class Relay:
                     awaited.add(server)
         await asyncio.gather(*map(self.first_start.until_up, awaited), return_exceptions=True)
 
-    async def _places(self, ctx: Context, uri: str) -> list[tuple[str, str]]:
+    def _owners(self, uri: str) -> Collection[str]:
+        """The servers to which a URI belongs whatever is listed: those of its page or skill."""
+        if uri.startswith(PAGE_SCHEME):
+            return self._pages.owners(uri) if self._pages is not None else ()
+        return self._skills.owners(uri) if self._skills is not None else ()
+
+    async def places(self, ctx: Context, uri: str) -> list[tuple[str, str]]:
         """Where the client of a request may read a URI: server and own URI, most likely first."""
         places = await self._directory.resource(uri, self._allowed(ctx))
         if not places:
@@ -270,11 +292,11 @@ class Relay:
         uri = params["uri"]
         refusal: UpstreamError | None = None
         parked = self._pool.parked(self.clients.caller(ctx))
-        for server, own in await self._places(ctx, uri):
+        for server, own in await self.places(ctx, uri):
             if parked is not None and parked.server != server:
                 continue
             try:
-                result = await self._pass(ctx, server, {"uri": own})
+                result = await self.read_at(ctx, server, own)
             except UpstreamRefusal as error:
                 refusal = refusal or error
                 continue
@@ -284,6 +306,17 @@ class Relay:
         if refusal is not None:
             raise refusal
         raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
+
+    async def read_at(self, ctx: Context, server: str, own: str, *, with_client: bool = True) -> dict[str, Any]:
+        """The result of a request about a resource at its server: of a skill only what its caller may read of it, and
+        only what its server announced. `with_client`: the server may turn to the client, in a session of that client.
+        """
+        caller = self.clients.caller(ctx)
+        if self._skills is None:
+            return await self._pass(ctx, server, {"uri": own}, caller)
+        caller = await self._skills.permitted(caller, server, own)
+        caller = caller if with_client or caller.approval is not None else caller._replace(link=None)
+        return self._skills.verified(server, own, await self._pass(ctx, server, {"uri": own}, caller))
 
     async def _complete(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         reference = params["ref"]
@@ -299,10 +332,12 @@ class Relay:
             return {"completion": {"values": [], "hasMore": False}}
         return await self._pass(ctx, server, {"ref": {**reference, key: own}})
 
-    async def _pass(self, ctx: Context, server: str, changed: Mapping[str, Any]) -> dict[str, Any]:
-        """Pass the request on unchanged, except for the server's own names."""
+    async def _pass(
+        self, ctx: Context, server: str, changed: Mapping[str, Any], caller: Caller | None = None
+    ) -> dict[str, Any]:
+        """Pass the request on unchanged, except for the server's own names. `caller`: with a permission, if any."""
         params = {key: value for key, value in (ctx.params or {}).items() if key != "_meta"}
-        params, caller = {**params, **changed}, self.clients.caller(ctx)
+        params, caller = {**params, **changed}, caller or self.clients.caller(ctx)
         with recording(self._trail, caller, ctx.method) as record:
             record.about(server, used_by(params), arguments=params)
             self._take_turn(caller)

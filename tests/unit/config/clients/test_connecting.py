@@ -262,8 +262,12 @@ def test_programs_of_uvx_and_pipx_run_are_recognised() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
 def test_the_documentation_shows_the_entry_that_is_written(client: ClientProgram) -> None:
-    page = (Path(__file__).parents[4] / "docs" / "connecting.md").read_text(encoding="utf-8")
-    section = page.partition(f"## {client.title}\n")[2].partition("\n## ")[0]
+    docs = Path(__file__).parents[4] / "docs"
+    if (own := docs / "clients" / f"{client.name}.md").exists():
+        section = own.read_text(encoding="utf-8").partition("## The entry\n")[2]
+    else:
+        page = (docs / "connecting.md").read_text(encoding="utf-8")
+        section = page.partition(f"## {client.title}\n")[2].partition("\n## ")[0]
     assert f"`mcp-optimizer connect {client.name}`" in section
     shown = parsed(section.partition(f"```{client.kind.lower()}\n")[2].partition("```")[0], client.kind)
     for key in client.known_files[0].servers[0]:

@@ -248,7 +248,7 @@ async def test_what_is_no_number_is_an_error_with_text(open_server: Open, number
         ("call_tool", {"tool_name": "nothing_like_it", "parameters": {}}, "Unknown tool 'nothing_like_it'."),
         ("call_tool", {"tool_name": "search", "parameters": {}}, "github__search, slack__search"),
         ("call_tool", {"tool_name": "create_issue", "parameters": "{"}, "not valid JSON"),
-        ("call_tool", {"tool_name": "create_issue", "parameters": [1]}, "must be an object, not list"),
+        ("call_tool", {"tool_name": "create_issue", "parameters": [1]}, "must be an object, not int"),
         ("call_tool", {"tool_name": "create_issue", "parameters": {"title": 1}}, "title: 1 is not of type"),
         ("call_tool", {"tool_name": "search", "parameters": {}, "server_name": "x"}, "Unknown server 'x'"),
     ],

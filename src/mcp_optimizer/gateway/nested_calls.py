@@ -1,18 +1,20 @@
-"""Connects a script's client to the servers that the script calls, so that a server can ask the client a question.
+"""What several calls inside one request of a client share: the way to its user, and one count of progress.
 
-A legacy client is asked during the call. A modern client is asked through the result of its run_script request: a call
-that needs input takes the answers from there and is made again. The script's clock is stopped meanwhile.
+Their client can be asked at any time: a legacy client during the call, a modern one through the result of its request,
+which waits as a whole. A call whose own result asks for input is made again with the answers. Used by batches and by
+scripts; knows neither.
 """
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import InvalidRequest, UpstreamRefusal
-from mcp_optimizer.scripts.scheduling import ScriptClock, ScriptTurn
 from mcp_optimizer.upstream.questions import OwnQuestion
 from mcp_optimizer.upstream.request_errors import RpcError
 
@@ -21,14 +23,17 @@ _MOST_ROUNDS = 20
 
 _MOST_QUESTIONS = 16
 
+_PROGRESS_INTERVAL = 0.2
+"""Seconds between two progress notifications."""
 
-class ScriptLink:
-    """The link to a script's client. It lasts as long as the script, whichever of the client's requests is open."""
 
-    def __init__(self, link: ClientLink, key: str, clock: ScriptClock, turn: ScriptTurn) -> None:
+class NestedLink:
+    """The link to a client for calls inside one of its requests. Has the key of the client itself, so that they use the
+    client's own sessions and approvals.
+    """
+
+    def __init__(self, link: ClientLink, key: str) -> None:
         self._link = link
-        self._clock = clock
-        self._turn = turn
         self.key = key
 
     @property
@@ -48,9 +53,8 @@ class ScriptLink:
         return self._link.lasting
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        self._turn.ask()
-        with self._clock.stopped():
-            return await self._link.ask(method, params)
+        # A server's question is named already, and the gateway's own questions name themselves.
+        return await self._link.ask(method, OwnQuestion(params))
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         await self._link.tell(method, params)
@@ -59,8 +63,17 @@ class ScriptLink:
         await self._link.release_streams()
 
 
+def inner(caller: Caller, link: ClientLink | None) -> Caller:
+    """The caller for calls inside its request: parts of the request that concern only itself are not passed on."""
+    meta = caller.passed_on.get("_meta")
+    kept = {key: value for key, value in meta.items() if key != "progressToken"} if isinstance(meta, Mapping) else {}
+    within = secrets.token_hex(8)
+    passed_on = {"_meta": kept} if kept else {}
+    return caller._replace(link=link, passed_on=passed_on, within=within, wants_tasks=False, is_parked=True)
+
+
 async def answered(call: Callable[[Caller], Awaitable[dict[str, Any]]], caller: Caller) -> dict[str, Any]:
-    """Makes a call, lets the script's client answer the questions in its results, and returns the final result."""
+    """Makes a call, lets the client answer the questions in its results, and returns the final result."""
     result = await call(caller)
     for _ in range(_MOST_ROUNDS):
         if not is_input_required(result) or caller.link is None:
@@ -85,3 +98,25 @@ async def _ask_all(result: Mapping[str, Any], link: ClientLink) -> dict[str, Any
         except RpcError as error:
             raise UpstreamRefusal("", error.code, error.message, error.data) from error
     return given
+
+
+class Progress:
+    """Reports the finished calls to the client, if it asked for progress."""
+
+    def __init__(self, caller: Caller, total: int | None = None) -> None:
+        meta = caller.passed_on.get("_meta")
+        self._token = meta.get("progressToken") if isinstance(meta, Mapping) else None
+        self._link = caller.link
+        self._total = {} if total is None else {"total": total}
+        self._told_at = 0.0
+        self._done = 0
+
+    async def __call__(self, name: str) -> None:
+        """Counts one more finished call."""
+        self._done += 1
+        if self._token is None or self._link is None or (now := time.monotonic()) - self._told_at < _PROGRESS_INTERVAL:
+            return
+        self._told_at = now
+        said = f"call {self._done}: {name}"
+        told = {"progressToken": self._token, "progress": self._done, **self._total, "message": said}
+        await self._link.tell("notifications/progress", told)

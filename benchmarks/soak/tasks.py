@@ -1,0 +1,111 @@
+"""Clients of the soak that use tasks: some ask for their results, some wait in their calls, some cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from benchmarks.clients import PlainClient
+
+SERVER = Path(__file__).parents[2] / "tests" / "servers" / "extended.py"
+_DECLARED: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+_PAUSE = 0.25
+_LONGEST = 20.0
+_ENDED = ("completed", "failed", "cancelled")
+
+
+@dataclass
+class TaskLog:
+    """What became of the tasks, as their clients saw it."""
+
+    ended: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+
+class Tasks:
+    """The server with tasks, and its clients while the soak lasts."""
+
+    def __init__(self) -> None:
+        self.log = TaskLog()
+
+    @contextlib.asynccontextmanager
+    async def server(self, port: int) -> AsyncIterator[dict[str, Any]]:
+        """The entry of a server over HTTP that nothing kills."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(SERVER), "--name", "work", "--http", str(port)
+        )
+        try:
+            yield {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}
+        finally:
+            process.kill()
+            await process.wait()
+
+    async def make_all(self, http: httpx2.AsyncClient, url: str) -> None:
+        """Make tasks until this is cancelled: one in three is waited for in its call, one in ten is cancelled."""
+        asking, waiting = PlainClient(http, url, is_modern=True, capabilities=_DECLARED), PlainClient(http, url)
+        await asking.connect()
+        await waiting.connect()
+        async with asyncio.TaskGroup() as group:
+            for number in itertools.count(1):
+                if number % 3 == 0:
+                    group.create_task(self._wait(waiting, number))
+                elif number % 10 == 0:
+                    group.create_task(self._cancel(asking, number))
+                else:
+                    group.create_task(self._ask(asking, number))
+                await asyncio.sleep(_PAUSE)
+
+    async def _wait(self, client: PlainClient, number: int) -> None:
+        with self._noted(number):
+            result = (await client.request(number, "tools/call", _call("slow_compute", number)))["result"]
+            self._check(number, result)
+            self.log.ended["awaited in the call"] += 1
+
+    async def _ask(self, client: PlainClient, number: int) -> None:
+        with self._noted(number):
+            made = (await client.request(number, "tools/call", _call("slow_compute", number)))["result"]
+            assert made["resultType"] == "task", made
+            found = await self._until_ended(client, number, made["taskId"])
+            self._check(number, found["result"])
+            self.log.ended["asked for"] += 1
+
+    async def _cancel(self, client: PlainClient, number: int) -> None:
+        with self._noted(number):
+            made = (await client.request(number, "tools/call", _call("endless", number)))["result"]
+            await client.request(number, "tasks/cancel", {"taskId": made["taskId"]})
+            found = await self._until_ended(client, number, made["taskId"])
+            assert found["status"] == "cancelled", found
+            self.log.ended["cancelled"] += 1
+
+    async def _until_ended(self, client: PlainClient, number: int, task: str) -> dict[str, Any]:
+        async with asyncio.timeout(_LONGEST):
+            while True:
+                found: dict[str, Any] = (await client.request(number, "tasks/get", {"taskId": task}))["result"]
+                if found["status"] in _ENDED:
+                    return found
+                await asyncio.sleep(0.1)
+
+    def _check(self, number: int, result: dict[str, Any]) -> None:
+        if result["content"][0]["text"] != f"computed {number}":
+            self.log.wrong.append(f"{number}: {result}")
+
+    @contextlib.contextmanager
+    def _noted(self, number: int) -> Iterator[None]:
+        try:
+            yield
+        except (httpx2.HTTPError, AssertionError, KeyError, TimeoutError) as error:
+            self.log.lost.append(f"task {number}: {error!r}")
+
+
+def _call(tool: str, number: int) -> dict[str, Any]:
+    return {"name": tool, "arguments": {"seconds": number % 4 / 4, "label": str(number)}}
