@@ -134,6 +134,7 @@ def value_of(name: str) -> Any:
     return None
 
 
+@cache
 def members(kind: type) -> set[str]:
     """What a class and its bases define, or use on `self`."""
     found: set[str] = set()
