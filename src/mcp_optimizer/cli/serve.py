@@ -41,7 +41,9 @@ def first_requests(settings: Settings) -> FirstRequests:
     scripts = ScriptMode(settings.scripts)
 
     def tools_of(client: str) -> tuple[dict[str, Any], ...]:
-        return own_tools(split_calls=splits_calls(habits_of(client), settings.split_calls), scripts=scripts)
+        habits = habits_of(client)
+        split = splits_calls(habits, settings.split_calls)
+        return own_tools(split_calls=split, scripts=scripts, reads_lists=habits.reads_references)
 
     signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
     known = tools_of if lists_only_own_tools(settings) else None

@@ -248,11 +248,24 @@ def splits_calls(habits: ClientHabits, wanted: bool | None) -> bool:
 
 
 def own_tools(
-    *, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF, native: bool = False
+    *, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF, native: bool = False, reads_lists: bool = True
 ) -> tuple[dict[str, Any], ...]:
-    """Our tools that clients see. `native`: next to all other tools, which the client searches itself."""
-    tools = (READ_RESULT,) if native else SPLIT_TOOLS if split_calls else OWN_TOOLS
+    """Our tools that clients see. `native`: next to all other tools, which the client searches itself. `reads_lists`:
+    whether the client can read a list of types; without it, the description alone says that `parameters` can be a list.
+    """
+    tools: tuple[dict[str, Any], ...] = (READ_RESULT,) if native else SPLIT_TOOLS if split_calls else OWN_TOOLS
+    tools = tools if reads_lists else tuple(map(_with_one_type, tools))
     if scripts is ScriptMode.OFF:
         return tools
     of_scripts = RUN_SCRIPT if scripts is ScriptMode.WRITE else RUN_READ_SCRIPT
     return (*tools, of_scripts) if native else (FIND_TOOL_FOR_SCRIPTS, *tools[1:], of_scripts)
+
+
+def _with_one_type(tool: dict[str, Any]) -> dict[str, Any]:
+    schema = tool["inputSchema"]
+    arguments = schema["properties"].get("parameters")
+    if arguments is None:
+        return tool
+    kept = {key: value for key, value in arguments.items() if key not in _ARGUMENTS}
+    properties = {**schema["properties"], "parameters": {"type": "object", **kept}}
+    return {**tool, "inputSchema": {**schema, "properties": properties}}

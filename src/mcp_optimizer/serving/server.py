@@ -210,11 +210,16 @@ class _Answers:
             registered = await self._registered(ctx, profile, caller)
             signpost = await self._signpost(caller)
             options = self._options
-            split = splits_calls(habits_of(caller.client), options.split_calls)
-            own = own_tools(split_calls=split, scripts=options.scripts, native=options.native)
+            habits = habits_of(caller.client)
+            own = own_tools(
+                split_calls=splits_calls(habits, options.split_calls),
+                scripts=options.scripts,
+                native=options.native,
+                reads_lists=habits.reads_references,
+            )
             # Text for the client alone costs the model nothing, so it is not counted.
             tools = [*signpost.on(own), *registered]
-            listed = {"tools": [*signpost.on(own, habits_of(caller.client)), *registered]}
+            listed = {"tools": [*signpost.on(own, habits), *registered]}
             ttl_ms = signpost.ttl_ms if profile is None and not registered else CHANGING_TTL_MS
             # Our own tools are the same for all clients, or all of one kind; registered tools may depend on the caller.
             scope = "private" if registered else signpost.scope

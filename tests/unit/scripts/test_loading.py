@@ -47,6 +47,6 @@ def test_without_the_extra_the_user_is_told_what_to_install(monkeypatch: pytest.
 @pytest.mark.parametrize("mode", [ScriptMode.READ, ScriptMode.WRITE])
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("encoding", VOCABULARIES)
-def test_our_own_tools_cost_at_most_600_tokens_with_scripts(mode: ScriptMode, split: bool, encoding: str) -> None:
+def test_our_own_tools_cost_at_most_610_tokens_with_scripts(mode: ScriptMode, split: bool, encoding: str) -> None:
     tools = own_tools(split_calls=split, scripts=mode)
-    assert TokenCounter(encoding).count_tokens(json.dumps(tools, separators=(",", ":"))) <= 600
+    assert TokenCounter(encoding).count_tokens(json.dumps(tools, separators=(",", ":"))) <= 610
