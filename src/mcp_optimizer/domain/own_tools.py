@@ -133,47 +133,53 @@ FIND_TOOL_FOR_SCRIPTS: dict[str, Any] = {
 """find_tool, if scripts are available."""
 
 _ARGUMENTS: dict[str, Any] = {"type": ["object", "array"], "items": {"type": "object"}}
+_ARGUMENTS_OF_ONE: dict[str, Any] = {"type": "object"}
+"""For clients that cannot read a list of types; the description alone says that there may be a list."""
 
-CALL_TOOL: dict[str, Any] = {
-    "name": "call_tool",
-    "description": "Run a tool that find_tool showed or named.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "tool_name": {"type": "string"},
-            "parameters": {**_ARGUMENTS, "description": "Arguments; a list of them is many calls"},
-            "server_name": {"type": "string"},
-            "select": {
-                "type": "string",
-                "description": "JMESPath: only this of a JSON result: items[].name, count_by(items, &owner)",
+
+def _call_tool(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "call_tool",
+        "description": "Run a tool that find_tool showed or named.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tool_name": {"type": "string"},
+                "parameters": {**arguments, "description": "Arguments; a list of them is many calls"},
+                "server_name": {"type": "string"},
+                "select": {
+                    "type": "string",
+                    "description": "JMESPath: only this of a JSON result: items[].name, count_by(items, &owner)",
+                },
             },
+            "required": ["tool_name", "parameters"],
         },
-        "required": ["tool_name", "parameters"],
-    },
-}
+    }
 
-CALL_TOOL_READ: dict[str, Any] = {
-    **CALL_TOOL,
-    "name": "call_tool_read",
-    "description": "Run a tool that only reads (get, list, search ...).",
-    "annotations": {"readOnlyHint": True},
-}
 
-CALL_ANY_TOOL: dict[str, Any] = {
-    "name": "call_tool",
-    "description": "Run any other tool, as call_tool_read does.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "tool_name": {"type": "string"},
-            "parameters": _ARGUMENTS,
+def _call_tool_read(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **_call_tool(arguments),
+        "name": "call_tool_read",
+        "description": "Run a tool that only reads (get, list, search ...).",
+        "annotations": {"readOnlyHint": True},
+    }
+
+
+def _call_any_tool(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Used next to call_tool_read, which explains the arguments. It accepts read-only tools too; names from find_tool
+    need no server, and a tool's answer about a change is short.
+    """
+    return {
+        "name": "call_tool",
+        "description": "Run any other tool, as call_tool_read does.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"tool_name": {"type": "string"}, "parameters": arguments},
+            "required": ["tool_name", "parameters"],
         },
-        "required": ["tool_name", "parameters"],
-    },
-}
-"""Used next to call_tool_read, which explains the arguments. It accepts read-only tools too; names from find_tool need
-no server, and a tool's answer about a change is short.
-"""
+    }
+
 
 LIST_TOOLS: dict[str, Any] = {
     "name": "list_tools",
@@ -231,8 +237,17 @@ RUN_READ_SCRIPT: dict[str, Any] = {
 }
 """run_script, if scripts may only read."""
 
-OWN_TOOLS = (FIND_TOOL, CALL_TOOL, LIST_TOOLS, READ_RESULT)
-SPLIT_TOOLS = (FIND_TOOL, CALL_TOOL_READ, CALL_ANY_TOOL, LIST_TOOLS, READ_RESULT)
+
+def _tools(arguments: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    return FIND_TOOL, _call_tool(arguments), LIST_TOOLS, READ_RESULT
+
+
+def _split_tools(arguments: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    return FIND_TOOL, _call_tool_read(arguments), _call_any_tool(arguments), LIST_TOOLS, READ_RESULT
+
+
+OWN_TOOLS = _tools(_ARGUMENTS)
+SPLIT_TOOLS = _split_tools(_ARGUMENTS)
 """Read-only calls have a tool of their own, so that a client can approve them once and ask about the others."""
 
 OWN_NAMES = (*(tool["name"] for tool in SPLIT_TOOLS), RUN_SCRIPT["name"])
@@ -253,19 +268,14 @@ def own_tools(
     """Our tools that clients see. `native`: next to all other tools, which the client searches itself. `reads_lists`:
     whether the client can read a list of types; without it, the description alone says that `parameters` can be a list.
     """
-    tools: tuple[dict[str, Any], ...] = (READ_RESULT,) if native else SPLIT_TOOLS if split_calls else OWN_TOOLS
-    tools = tools if reads_lists else tuple(map(_with_one_type, tools))
+    tools: tuple[dict[str, Any], ...]
+    if native:
+        tools = (READ_RESULT,)
+    elif reads_lists:
+        tools = SPLIT_TOOLS if split_calls else OWN_TOOLS
+    else:
+        tools = (_split_tools if split_calls else _tools)(_ARGUMENTS_OF_ONE)
     if scripts is ScriptMode.OFF:
         return tools
     of_scripts = RUN_SCRIPT if scripts is ScriptMode.WRITE else RUN_READ_SCRIPT
     return (*tools, of_scripts) if native else (FIND_TOOL_FOR_SCRIPTS, *tools[1:], of_scripts)
-
-
-def _with_one_type(tool: dict[str, Any]) -> dict[str, Any]:
-    schema = tool["inputSchema"]
-    arguments = schema["properties"].get("parameters")
-    if arguments is None:
-        return tool
-    kept = {key: value for key, value in arguments.items() if key not in _ARGUMENTS}
-    properties = {**schema["properties"], "parameters": {"type": "object", **kept}}
-    return {**tool, "inputSchema": {**schema, "properties": properties}}
