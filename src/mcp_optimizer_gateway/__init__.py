@@ -9,6 +9,7 @@ processes with `python -m mcp_optimizer_gateway`. It knows one file of `mcp_opti
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -55,7 +56,12 @@ if not _is_ours():
 
 
 def main() -> None:
-    """The command line."""
+    """The command line; but a client that shares a gateway gets only a process that waits, which loads nothing else."""
+    from mcp_optimizer.runtime.sharing.client_process import share, wants_to_share
+
+    if wants_to_share(sys.argv[1:], os.environ) and (code := share(sys.argv[1:], os.environ)) is not None:
+        sys.stdout.flush()
+        os._exit(code)
     from mcp_optimizer.cli import main as command_line
 
     command_line()

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.app.control.gateway_client import running_gateways
-from mcp_optimizer.app.control.sockets import identity, made_folder, sockets
+from mcp_optimizer.app.control.sockets import identity, sockets
 from mcp_optimizer.config.settings import load_settings
+from mcp_optimizer.runtime.sharing.places import made_folder
 from tests.conftest import PLAIN_SERVER, WriteServers
 from tests.e2e.running import Finished, command, gateway_at, over_stdio, until_found
 from tests.waiting import until

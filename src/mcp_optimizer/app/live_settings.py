@@ -65,7 +65,7 @@ NEEDS_RESTART: Final = frozenset(
     "config demo database mode encoding encoder encoder_key learn_from_use learn_shapes detail signature_notes "
     "schema_notes name_servers network_variables "
     "dialect groups tool_profile app_tools description_writer description_writer_key client_profiles token_estimate "
-    "cache_megabytes kept_hours kept_megabytes start_timeout call_timeout start_servers idle_timeout "
+    "cache_megabytes kept_hours kept_megabytes start_timeout call_timeout start_servers idle_timeout shared "
     "restart_pause restart_pause_max "
     "max_in_flight max_waiting client_sessions answer_timeout limits workers peer_address shutdown_timeout "
     "shutdown_delay wait http allowed_hosts allowed_origins dashboard dashboard_token public_url history history_days "

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SERVE_ONLY = frozenset(
     "http allowed_hosts allowed_origins dashboard dashboard_token public_url otlp_endpoint shutdown_delay workers "
-    "require_auth open_to_anyone reload dashboard_changes".split()
+    "require_auth open_to_anyone reload dashboard_changes shared".split()
 )
 ONE_SHOT_ONLY = frozenset({"wait"})
 

@@ -184,7 +184,7 @@ def _all(settings: Settings, request: Request) -> list[tuple[RunningGateway, Any
 
 def _running(settings: Settings) -> list[RunningGateway]:
     from mcp_optimizer.app.control.gateway_client import running_gateways
-    from mcp_optimizer.app.control.sockets import CAN_CONTROL
+    from mcp_optimizer.runtime.sharing.places import CAN_CONTROL
 
     found = running_gateways(settings)
     same = [gateway for gateway in found if gateway.is_same_version]

@@ -10,49 +10,28 @@ import asyncio
 import contextlib
 import gc
 import os
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from mcp_optimizer import __version__
 from mcp_optimizer.cli.command_gateway import run
 from mcp_optimizer.cli.command_options import ONE_SHOT_ONLY, with_settings
+from mcp_optimizer.cli.first_answers import first_requests, load_stdio
 from mcp_optimizer.cli.serve_http import serve_http
 from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
-from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.config.settings import Settings
-from mcp_optimizer.domain.own_tools import ScriptMode, own_tools, splits_calls
-from mcp_optimizer.runtime.lazy_imports import quick_imports
+from mcp_optimizer.runtime.sharing.client_process import share
+from mcp_optimizer.runtime.sharing.likeness import shared_link
 from mcp_optimizer.runtime.worker_place import worker_place
-from mcp_optimizer.serving.early_answers import EarlyAnswers, FirstRequests
+from mcp_optimizer.serving.early_answers import EarlyAnswers
 from mcp_optimizer.serving.pipes import has_pipes, own_pipes
-from mcp_optimizer.serving.signpost_file import read_signpost
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
-
-
-def first_requests(settings: Settings) -> FirstRequests:
-    """Answers that do not depend on the servers."""
-    scripts = ScriptMode(settings.scripts)
-
-    def tools_of(client: str) -> tuple[dict[str, Any], ...]:
-        habits = habits_of(client)
-        split = splits_calls(habits, settings.split_calls)
-        return own_tools(split_calls=split, scripts=scripts, reads_lists=habits.reads_references)
-
-    signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
-    known = tools_of if lists_only_own_tools(settings) else None
-    return FirstRequests(known, __version__, settings.limits, signpost, is_native=settings.mode == "native")
-
-
-def lists_only_own_tools(settings: Settings) -> bool:
-    """Whether every client gets the same tools and instructions, whatever the servers offer."""
-    return settings.mode == "search" and not settings.tool_profile and not settings.client_profiles
 
 
 @asynccontextmanager
@@ -87,13 +66,26 @@ def serve(settings: Settings) -> None:
     if settings.workers > 1 and worker_place(os.environ) is None:
         _serve_with_workers(settings)
     make_room()
+    link = shared_link(os.environ)
+    is_shared = link is None and settings.shared and settings.http is None and has_pipes()
+    # The settings file wants it, which the start of the program does not look into.
+    if is_shared and (code := share(sys.argv[1:], os.environ)) is not None:
+        os._exit(code)
     traces = _start_tracing(settings) if settings.otlp_endpoint else None
-    run(_serve_stdio(settings) if settings.http is None else serve_http(settings))
+    run(_serving(settings, link))
     if traces is not None:
         traces.shutdown()
     # Bypasses Python's own shutdown, which takes a second and waits for the thread that reads stdin.
     sys.stdout.flush()
     os._exit(0)
+
+
+def _serving(settings: Settings, link: socket.socket | None) -> Coroutine[Any, Any, None]:
+    if link is not None:
+        from mcp_optimizer.cli.serve_shared import serve_shared
+
+        return serve_shared(settings, link)
+    return _serve_stdio(settings) if settings.http is None else serve_http(settings)
 
 
 def _serve_with_workers(settings: Settings) -> NoReturn:
@@ -129,14 +121,8 @@ def make_room() -> None:
 async def _serve_stdio(settings: Settings) -> None:
     async with answering_early(settings) as early:
         # In a thread, so that the client's first requests are answered during the import.
-        await asyncio.to_thread(_load_stdio)
+        await asyncio.to_thread(load_stdio)
         await _serve_client(settings, early)
-
-
-def _load_stdio() -> None:
-    with quick_imports():
-        import_module("mcp_optimizer.app.optimizer")
-        import_module("mcp_optimizer.serving.stdio")
 
 
 async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:

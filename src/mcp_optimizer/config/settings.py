@@ -35,7 +35,7 @@ PREFIX = "MCP_OPTIMIZER_"
 DEPTH_VARIABLE = f"{PREFIX}DEPTH"
 """How many gateways a process is nested in. Passed to every server, which may be a gateway; not an option."""
 
-_NO_OPTIONS = ("settings", "depth", "child", "worker", "secret_key")
+_NO_OPTIONS = ("settings", "depth", "child", "worker", "link", "secret_key")
 """Variables that name the settings file, that a gateway passes to its children, or that no flag or file may set."""
 
 FILE_ONLY = frozenset(
@@ -209,6 +209,11 @@ class GeneralSettings(BaseModel):
         default="on demand",
         description="When a server starts whose tools are known from an earlier start: when it is needed, or with the "
         "gateway. An entry's start takes precedence.",
+    )
+    shared: bool = Field(
+        default=False,
+        description="On stdio: use one gateway, and one set of servers, for all clients that are started with the same "
+        "settings, folder and variables.",
     )
     idle_timeout: float = Field(
         default=600.0,

@@ -41,6 +41,8 @@ class HeardLine:
     id: str | int | None = None
     result: Mapping[str, Any] | None = None
     notice: Mapping[str, Any] | None = None
+    is_from_before: bool = False
+    """Another gateway has answered it, so the answer may differ and is not sent."""
 
     @property
     def is_answered(self) -> bool:
@@ -61,8 +63,12 @@ NOTHING = Heard()
 class EarlyAnswers:
     """Answers the client's first requests in a background task until the server takes over."""
 
-    def __init__(self, pipes: Pipes, requests: FirstRequests) -> None:
+    def __init__(
+        self, pipes: Pipes, requests: FirstRequests, answered: Callable[[str | int], None] = lambda _id: None
+    ) -> None:
+        """`answered` is told of each request that has its answer."""
         self.pipes = pipes
+        self._answered = answered
         self._requests = requests
         self._said: list[HeardLine] = []
         self._rest = bytearray()
@@ -102,6 +108,8 @@ class EarlyAnswers:
             return False
         if request.result is not None:
             self._write({"id": request.id, "result": request.result})
+            if request.id is not None:
+                self._answered(request.id)
         elif request.notice is not None:
             self._write(request.notice)
         if request.id is not None and request.result is None:

@@ -9,7 +9,9 @@ import asyncio
 import os
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from mcp_optimizer.runtime.line_reader import LineReader
 
@@ -23,7 +25,7 @@ class Pipes:
 
     reader: LineReader
     writer: asyncio.StreamWriter
-    reading: asyncio.BaseTransport
+    reading: asyncio.ReadTransport
 
     def close(self) -> None:
         self.reading.close()
@@ -50,10 +52,22 @@ async def own_pipes() -> Pipes:
     return await open_pipes(stdin, stdout)
 
 
-async def open_pipes(stdin: int, stdout: int) -> Pipes:
-    """Opens pipes from two descriptors, which are closed with the pipes."""
+class _OverheardReader(LineReader):
+    """A reader that shows everything before anything is done with it."""
+
+    def __init__(self, limit: int, overheard: Callable[[bytes], None]) -> None:
+        super().__init__(limit)
+        self._overheard = overheard
+
+    def feed_data(self, data: Any) -> None:
+        self._overheard(data)
+        super().feed_data(data)
+
+
+async def open_pipes(stdin: int, stdout: int, overheard: Callable[[bytes], None] | None = None) -> Pipes:
+    """Opens pipes from two descriptors, which are closed with the pipes. `overheard` gets all input as it arrives."""
     loop = asyncio.get_running_loop()
-    reader = LineReader(CHUNK)
+    reader = LineReader(CHUNK) if overheard is None else _OverheardReader(CHUNK, overheard)
     source, sink = os.fdopen(stdin, "rb", 0), os.fdopen(stdout, "wb", 0)
     reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)

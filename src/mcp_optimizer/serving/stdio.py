@@ -13,7 +13,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import mcp_types as types
 from mcp.server.connection import Connection, NotifyOnlyOutbound
@@ -22,16 +23,19 @@ from mcp.server.runner import ServerRunner, aclose_shielded
 from mcp.server.stdio import stdio_server
 from mcp.shared.dispatcher import OnRequest
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
 from mcp_types import JSONRPCMessage, JSONRPCRequest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.runtime.sharing.journal import Standing
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.dispatcher import Answer, ClientDispatcher, RequestContext, Way
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
 from mcp_optimizer.serving.gate import Gate, Refused
-from mcp_optimizer.serving.messages import Message, Outcome, encoded, id_of, is_large, pieces, response
+from mcp_optimizer.serving.messages import CALL, Message, Outcome, encoded, id_of, is_large, pieces, response
 from mcp_optimizer.serving.modern_clients import ModernClients
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
+from mcp_optimizer.serving.relay.connected import PipeName
 from mcp_optimizer.upstream.transports.bounded_lines import OverlongLine, lines
 
 logger = logging.getLogger(__name__)
@@ -47,6 +51,19 @@ _LEGACY_ONLY = (
 _MODERN_ONLY = "connection is serving the 2026-07-28 protocol; the initialize handshake is not accepted"
 
 
+_INTERRUPTED = (
+    "The gateway ended in the middle of this request, and another one has taken over. Whether the request took effect "
+    "is not known."
+)
+_READING = frozenset(
+    "initialize ping server/discover tools/list prompts/list prompts/get resources/list resources/templates/list "
+    "resources/read resources/subscribe resources/unsubscribe completion/complete logging/setLevel tasks/get "
+    "subscriptions/listen".split()
+)
+_READING_TOOLS = frozenset({"find_tool", "list_tools", "read_result"})
+"""Requests, and tools of ours, that a gateway which takes over answers as if they were new."""
+
+
 async def serve_stdio(server: Server[Any], gate: Gate, early: EarlyAnswers | None = None) -> None:
     """Serve the client on stdin and stdout until it leaves. Takes over from `early`, if it has answered until now."""
     if early is not None:
@@ -58,12 +75,45 @@ async def serve_stdio(server: Server[Any], gate: Gate, early: EarlyAnswers | Non
             await server.run(read_stream, write_stream, server.create_initialization_options())
 
 
-async def serve_pipes(server: Server[Any], gate: Gate, pipes: Pipes, heard: Heard = NOTHING) -> None:
-    """The same for any pipes; `heard` was already read from them."""
+class ClientNotes(Protocol):
+    """ClientNotes where a client stands, for another gateway that takes over if this one ends."""
+
+    def answered(self, request: Any) -> None:
+        """The request with this id has its answer."""
+
+    def writing(self, *, is_half: bool) -> None:
+        """Whether the client has the beginning of a line whose end waits to be written."""
+
+
+class _NoNotes:
+    """Of a gateway with one client, which ends with it."""
+
+    def answered(self, request: Any) -> None:
+        """Nothing to note."""
+
+    def writing(self, *, is_half: bool) -> None:
+        """Nothing to note."""
+
+
+@dataclass(frozen=True)
+class SharedPipe:
+    """One of several clients: its name, its notes, and where it stood at the gateway before this one."""
+
+    name: PipeName
+    notes: ClientNotes
+    standing: Standing
+
+
+async def serve_pipes(
+    server: Server[Any], gate: Gate, pipes: Pipes, heard: Heard = NOTHING, shared: SharedPipe | None = None
+) -> None:
+    """The same for any pipes; `heard` was already read from them. `shared`: the gateway has other clients."""
     try:
         async with server.lifespan(server) as lifespan:
-            client = PipeClient(server, gate, pipes, lifespan)
+            client = PipeClient(server, gate, pipes, lifespan, shared)
             try:
+                if shared is not None:
+                    await client.take_over(shared.standing)
                 await client.read(heard)
             finally:
                 await client.end()
@@ -74,9 +124,11 @@ async def serve_pipes(server: Server[Any], gate: Gate, pipes: Pipes, heard: Hear
 class PipeWriter:
     """Writes messages in order: at once if none are queued, else in a background task."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, notes: ClientNotes) -> None:
         self._writer = writer
-        self._waiting: deque[Message] = deque()
+        self._notes = notes
+        self._waiting: deque[tuple[Message, Any]] = deque()
+        """Messages, and the ids of the requests that they answer."""
         self._tasks = BackgroundTasks(logger, "Cannot write to the client")
         self._writing: asyncio.Task[None] | None = None
         self._wrote = asyncio.Event()
@@ -87,15 +139,17 @@ class PipeWriter:
         """The number of messages waiting to be written."""
         return len(self._waiting)
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: Message, answers: Any = None) -> None:
+        """Write a message; `answers` is the id of the request that has its answer with it."""
         pipe = self._writer.transport
         if self._is_gone:
             return
         if self._writing is None and pipe.get_write_buffer_size() < _ROOM and not is_large(message):
             if not pipe.is_closing():
                 self._writer.write(encoded(message) + b"\n")
+                self._wrote_one(answers)
             return
-        self._waiting.append(message)
+        self._waiting.append((message, answers))
         if self._writing is None:
             self._writing = self._tasks.spawn(self._write())
 
@@ -115,12 +169,14 @@ class PipeWriter:
     async def _write(self) -> None:
         try:
             while self._waiting:
-                message = self._waiting.popleft()
+                message, answers = self._waiting.popleft()
                 if is_large(message):
+                    self._notes.writing(is_half=True)
                     await self._write_pieces(message)
                 else:
                     self._writer.write(encoded(message) + b"\n")
                     await self._writer.drain()
+                self._wrote_one(answers)
                 self._wrote.set()
         except OSError:
             self._is_gone = True
@@ -128,6 +184,11 @@ class PipeWriter:
         finally:
             self._writing = None
             self._wrote.set()
+
+    def _wrote_one(self, answers: Any) -> None:
+        self._notes.writing(is_half=self._writer.transport.get_write_buffer_size() > 0)
+        if answers is not None:
+            self._notes.answered(answers)
 
     async def _write_pieces(self, message: Message) -> None:
         for piece in pieces(message):
@@ -141,16 +202,49 @@ class PipeWriter:
 class PipeClient:
     """The one client on stdio, and its requests in progress."""
 
-    def __init__(self, server: Server[Any], gate: Gate, pipes: Pipes, lifespan: Any) -> None:
+    def __init__(
+        self, server: Server[Any], gate: Gate, pipes: Pipes, lifespan: Any, shared: SharedPipe | None = None
+    ) -> None:
         self._gate = gate
         self._pipes = pipes
-        self._out = PipeWriter(pipes.writer)
+        self._metadata = ServerMessageMetadata(request_context=shared.name) if shared is not None else None
+        self._out = PipeWriter(pipes.writer, shared.notes if shared is not None else _NoNotes())
         self._dispatcher = ClientDispatcher(self._out)
         self._connection = Connection.for_loop(self._dispatcher)
         self._legacy = ServerRunner(server, self._connection, lifespan)
         self._modern = ModernClients(server, lifespan, NotifyOnlyOutbound(self._dispatcher))
         self._is_modern: bool | None = None
         """The era of the client; None until its first request decides it."""
+
+    async def take_over(self, standing: Standing) -> None:
+        """Continue where the client stood at a gateway that has ended."""
+        if standing.is_half_written:
+            self._pipes.writer.write(b"\n")
+        for line in standing.kept:
+            message = await self._gate.read(line)
+            if isinstance(message, JSONRPCRequest):
+                await self._take_again(HeardLine(line, message.id, {}, is_from_before=True))
+            else:
+                await self._take(line)
+        for request, line in standing.open:
+            if await self._may_repeat(line):
+                await self._take(line)
+            else:
+                said = types.ErrorData(code=types.INTERNAL_ERROR, message=_INTERRUPTED)
+                self._out.tell(response(request, said), request)
+
+    async def _may_repeat(self, line: bytes) -> bool:
+        """Whether a request has no effect, so that it may be carried out twice."""
+        try:
+            message = await self._gate.read(line)
+        except Refused:
+            # It is refused again.
+            return True
+        if not isinstance(message, JSONRPCRequest):
+            return False
+        if message.method == CALL:
+            return (message.params or {}).get("name") in _READING_TOOLS
+        return message.method in _READING
 
     async def read(self, heard: Heard) -> None:
         """Process all input, to the end of stdin."""
@@ -203,13 +297,13 @@ class PipeClient:
 
     def _refuse(self, refused: Refused) -> None:
         if refused.wants_answer:
-            self._out.tell(refused.as_message())
+            self._out.tell(refused.as_message(), refused.request_id)
 
     def _begin(self, message: JSONRPCMessage) -> asyncio.Task[None] | None:
         """Start handling a message; raises Refused for a request that cannot begin now."""
         if not isinstance(message, JSONRPCRequest):
             notified = self._modern.notified if self._is_modern else self._legacy.on_notify
-            self._dispatcher.take(message, notified)
+            self._dispatcher.take(message, notified, self._metadata)
             return None
         if self._dispatcher.has(message.id):
             # Refused without that id: the client would take the refusal for the response to the other request.
@@ -223,14 +317,14 @@ class PipeClient:
 
         def answer(outcome: Outcome | None) -> None:
             if outcome is not None:
-                self._out.tell(response(message.id, outcome))
+                self._out.tell(response(message.id, outcome), message.id)
 
         return self._answer(message, self._out, answer)
 
     def _answer(self, message: JSONRPCRequest, way: Way, answer: Answer) -> asyncio.Task[None]:
         handle = self._handler(message.method, message.params or {})
         asks = self._dispatcher if handle != self._modern.answer else None
-        context = RequestContext(message.id, message.params, way, asks)
+        context = RequestContext(message.id, message.params, way, asks, self._metadata)
         return self._dispatcher.begin(message, context, handle, answer)
 
     def _handler(self, method: str, params: Mapping[str, Any]) -> OnRequest:
@@ -278,11 +372,11 @@ class _HeardAgain:
         if not self.is_settled.is_set():
             self._settle(outcome == self._said.result)
         elif outcome is not None and self._said.id is not None:
-            self._out.tell(response(self._said.id, outcome))
+            self._out.tell(response(self._said.id, outcome), self._said.id)
 
     def _settle(self, is_same: bool) -> None:
         self.is_settled.set()
-        if not is_same:
+        if not is_same and not self._said.is_from_before:
             logger.error("A request was answered early, and not as the server answers it. Please report this.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_optimizer import load_settings
-from mcp_optimizer.cli.serve import lists_only_own_tools
+from mcp_optimizer.cli.first_answers import lists_only_own_tools
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,18 @@ PRINCIPAL_KEY = "mcp_optimizer.principal"
 ORPHANED_KEY = "mcp_optimizer.orphaned"
 """The scope key that marks an HTTP request as answering a call that waited at a gateway that is gone."""
 
+
+@dataclass(frozen=True)
+class PipeName:
+    """One of several clients on pipes, in the place that an HTTP request has for others."""
+
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"local:{self.name}"
+
+
 _STATE_KEY = "mcp-optimizer/client"
 _SESSION = MCP_SESSION_ID_HEADER.encode()
 _PASSED_ON = ("_meta", *ANSWERS)
@@ -237,7 +249,8 @@ class Clients:
         else:
             meta = _raw_meta(ctx)
             name = _name_in(meta)
-            link = _single_link(ctx, meta, _link_key(scope, principal, name))
+            key = request.key if type(request) is PipeName else _link_key(scope, principal, name)
+            link = _single_link(ctx, meta, key)
         passed_on = {part: params[part] for part in _PASSED_ON if part in params}
         caller = Caller(name, principal.id if principal.is_verified else link.key, link, passed_on, principal)
         if client is None and _has_tasks(meta):
@@ -310,6 +323,8 @@ def narrowed_by(request: Any) -> frozenset[str] | None:
 
 
 def _key_of(ctx: Context, name: str) -> str:
+    if type(ctx.request) is PipeName:
+        return ctx.request.key
     scope = ctx.request.scope if is_http(ctx.request) else None
     return _link_key(scope, _principal_of(scope), name)
 

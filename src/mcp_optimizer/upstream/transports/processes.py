@@ -26,26 +26,11 @@ from typing import cast
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.config.settings import DEPTH_VARIABLE
 from mcp_optimizer.runtime.line_reader import LineReader
+from mcp_optimizer.runtime.passed_variables import is_passed
 from mcp_optimizer.upstream.diagnostics import CommandNotFound
 from mcp_optimizer.upstream.transports import orphans
 
 logger = logging.getLogger(__name__)
-
-_NEEDED_TO_RUN = frozenset(
-    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "LANG", "LANGUAGE"}
-    | {"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE"}
-    | {"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
-)
-
-_NETWORK = frozenset(
-    {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY", "NPM_CONFIG_PROXY"}
-    | {"NPM_CONFIG_HTTPS_PROXY", "NPM_CONFIG_NOPROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"}
-    | {"CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NPM_CONFIG_CAFILE", "PIP_CERT"}
-    | {"UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "GIT_SSL_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "DENO_TLS_CA_STORE"}
-)
-"""Variables that a process needs to reach the network behind a proxy, or with an organisation's own certificate
-authority. In upper case; compared without case, because proxies are often set in lower case.
-"""
 
 DEEPEST = 2
 """How many gateways a gateway may be nested in. One behind another is useful; more are probably a loop."""
@@ -77,11 +62,8 @@ def child_environment(
     """A child's environment: the variables that its entry configures, and of ours only those that any process needs to
     run and, with `network`, to reach the network.
     """
-    passed = _NEEDED_TO_RUN | _NETWORK if network else _NEEDED_TO_RUN
     needed = {
-        name: value
-        for name, value in ours.items()
-        if (name.upper() in passed or name.startswith("LC_")) and not value.startswith("()")
+        name: value for name, value in ours.items() if is_passed(name, network=network) and not value.startswith("()")
     }
     return needed | dict(configured)
 

@@ -1,0 +1,40 @@
+"""What a gateway on stdio answers first, and the imports that take long. Nothing slow is imported at the top."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from mcp_optimizer import __version__
+from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.domain.own_tools import ScriptMode, own_tools, splits_calls
+from mcp_optimizer.runtime.lazy_imports import quick_imports
+from mcp_optimizer.serving.early_answers import FirstRequests
+from mcp_optimizer.serving.signpost_file import read_signpost
+
+
+def first_requests(settings: Settings) -> FirstRequests:
+    """Answers that do not depend on the servers."""
+    scripts = ScriptMode(settings.scripts)
+
+    def tools_of(client: str) -> tuple[dict[str, Any], ...]:
+        habits = habits_of(client)
+        split = splits_calls(habits, settings.split_calls)
+        return own_tools(split_calls=split, scripts=scripts, reads_lists=habits.reads_references)
+
+    signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
+    known = tools_of if lists_only_own_tools(settings) else None
+    return FirstRequests(known, __version__, settings.limits, signpost, is_native=settings.mode == "native")
+
+
+def lists_only_own_tools(settings: Settings) -> bool:
+    """Whether every client gets the same tools and instructions, whatever the servers offer."""
+    return settings.mode == "search" and not settings.tool_profile and not settings.client_profiles
+
+
+def load_stdio() -> None:
+    """Import what serves a client on stdio."""
+    with quick_imports():
+        import_module("mcp_optimizer.app.optimizer")
+        import_module("mcp_optimizer.serving.stdio")

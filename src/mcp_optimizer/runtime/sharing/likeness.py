@@ -1,0 +1,100 @@
+"""What two clients must have in common to share a gateway: everything that its settings and its servers depend on.
+
+Compared as a whole and never interpreted, so no settings have to be read: the program, the folder, the arguments, the
+variables that reach the settings or a server, and the files that settings are read from. A server file may change,
+because the gateway follows it; which of its variables are set may not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from pathlib import Path
+
+from platformdirs import user_config_path, user_data_path
+
+from mcp_optimizer import __version__
+from mcp_optimizer.runtime.passed_variables import is_passed
+from mcp_optimizer.runtime.sharing.places import APP_NAME
+
+PREFIX = "MCP_OPTIMIZER_"
+LINK_VARIABLE = f"{PREFIX}LINK"
+"""The file descriptor on which a gateway that was started for clients hears of the first of them. Not an option."""
+
+SHARED = "--shared"
+
+_LARGEST = 2_000_000
+_WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_BY_TERMINAL = frozenset({"TERM", "SHELL"})
+"""Variables that differ between a terminal and a desktop, and change nothing for a server."""
+_READ_BY_US = ("XDG_", "OTEL_", PREFIX)
+
+
+def likeness(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
+    """The same text for the same gateway. May contain secrets: it is only ever sent to a process of the same user."""
+    settings, servers = _files(arguments, environment, folder)
+    words = {word.decode() for path in [*settings, *servers] for word in _words(path)}
+    facts = {
+        "program": [__version__, str(Path(__file__).parent), sys.executable],
+        "folder": str(folder),
+        "arguments": [one for one in arguments if one != SHARED],
+        "variables": {name: value for name, value in sorted(environment.items()) if _matters(name) or name in words},
+        "settings": {str(path): _state(path) for path in settings},
+        "servers": [str(path) for path in servers if path.exists()],
+    }
+    return json.dumps(facts, sort_keys=True)
+
+
+def _matters(name: str) -> bool:
+    if name == LINK_VARIABLE or name in _BY_TERMINAL:
+        return False
+    return is_passed(name) or name.startswith(_READ_BY_US) or name.endswith("_API_KEY")
+
+
+def _files(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[list[Path], list[Path]]:
+    """The files that may hold settings or trust, and those that may hold servers."""
+    named = [part for one in arguments for part in (one, one.partition("=")[2])]
+    named += [value for name, value in environment.items() if name.startswith(PREFIX)]
+    others = [path for path in map(folder.__truediv__, filter(None, named)) if _is_file(path)]
+    own = user_config_path(APP_NAME)
+    settings = [own / "settings.toml", user_data_path(APP_NAME) / "trusted-files.json", folder / "mcp-optimizer.toml"]
+    settings += [path for path in others if path.suffix == ".toml"]
+    servers = [own / "mcp.json", folder / "mcp.json", *(path for path in others if path.suffix != ".toml")]
+    return settings, servers
+
+
+def _is_file(path: Path) -> bool:
+    # A value may be no path at all: too long, or with a null character.
+    with contextlib.suppress(OSError, ValueError):
+        return path.is_file()
+    return False
+
+
+def _words(path: Path) -> Iterable[bytes]:
+    """Everything in a file that may be the name of a variable."""
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        return set(_WORD.findall(file.read(_LARGEST)))
+    return ()
+
+
+def _state(path: Path) -> list[int]:
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return [found.st_mtime_ns, found.st_size, found.st_ino]
+    return []
+
+
+def shared_link(environment: MutableMapping[str, str]) -> socket.socket | None:
+    """The connection with the process that started this gateway for its client; None if it was not started for that.
+    Servers that this process starts do not inherit it.
+    """
+    descriptor = environment.pop(LINK_VARIABLE, "")
+    if not descriptor.isdecimal():
+        return None
+    os.set_inheritable(int(descriptor), False)
+    return socket.socket(fileno=int(descriptor))

@@ -1,0 +1,251 @@
+"""Clients on stdio that share a gateway: one set of servers, and each client its own session, whatever ends when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.runtime.sharing import wire
+from mcp_optimizer.runtime.sharing.client_process import SOCKET_PREFIX, hello
+from mcp_optimizer.runtime.sharing.places import CAN_CONTROL, made_folder, sockets_named
+from mcp_optimizer.runtime.sharing.wire import ProcessLink
+from tests.conftest import WriteServers
+from tests.e2e.raw_clients import LEGACY, MODERN, StdioClient, message, stdio_client
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(not CAN_CONTROL, reason="this system has no sockets that belong to a user")
+
+COUNTING = Path(__file__).parents[1] / "servers" / "counting.py"
+PROGRAM = [sys.executable, "-m", "mcp_optimizer_gateway"]
+
+
+class World:
+    """A server that writes down its starts and calls."""
+
+    def __init__(self, config: Path, notes: Path) -> None:
+        self.config = config
+        self.notes = notes
+
+    @property
+    def written(self) -> list[str]:
+        return self.notes.read_text().splitlines() if self.notes.exists() else []
+
+    @asynccontextmanager
+    async def client(self, *options: object, era: str = LEGACY) -> AsyncIterator[StdioClient]:
+        options = ("--shared", "--encoder", "none", *options)
+        async with stdio_client(self.config, *options, era=era, program=PROGRAM) as client:
+            yield client
+
+
+@pytest.fixture
+def world(write_servers: WriteServers, tmp_path: Path) -> Iterator[World]:
+    notes = tmp_path / "notes"
+    entry = {"command": sys.executable, "args": ["-I", "-S", str(COUNTING), str(notes)]}
+    yield World(write_servers({"counting": entry}), notes)
+    for gateway in gateways():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(gateway, signal.SIGKILL)
+
+
+def gateways() -> list[int]:
+    """The process ids of the gateways at which clients can join."""
+    folder = made_folder(os.environ)
+    assert folder is not None
+    found = sockets_named(lambda name: name.startswith(SOCKET_PREFIX), [folder])
+    return [process for path in found if is_running(process := int(path.stem.removeprefix(SOCKET_PREFIX)))]
+
+
+def calling(text: str, number: Any = "witness", era: str = LEGACY, **arguments: Any) -> dict[str, Any]:
+    given = {"tool_name": "note", "parameters": {"text": text, **arguments}}
+    return message("tools/call", {"name": "call_tool", "arguments": given}, number, era)
+
+
+async def note(client: StdioClient, text: str) -> str:
+    """What the server answers: its own process is part of it."""
+    answer = await client.exchange(calling(text, era=client.era))
+    said: str = answer["result"]["content"][0]["text"]
+    return said
+
+
+def is_running(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    return False
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_clients_share_one_gateway_and_one_server_until_the_last_has_left(world: World, era: str) -> None:
+    async with world.client(era=era) as first:
+        before = await note(first, "a")
+        async with world.client(era=era) as second:
+            assert (await note(second, "b")).split(" by ")[1] == before.split(" by ")[1]
+            [gateway] = gateways()
+            # The one that came first leaves first.
+            assert first.process.stdin is not None
+            first.process.stdin.close()
+            assert await asyncio.wait_for(first.process.wait(), 20) == 0
+            assert "c by" in await note(second, "c")
+    assert world.written == ["started", "a", "b", "c"]
+    await until(lambda: not is_running(gateway))
+    server = int(before.split(" by ")[1].split()[0])
+    await until(lambda: not is_running(server))
+    assert gateways() == []
+
+
+async def test_a_client_of_a_killed_gateway_gets_its_answers_from_another_one_and_nothing_is_done_twice(
+    world: World,
+) -> None:
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(world.client()) for _ in range(3)]
+        for number, client in enumerate(clients):
+            await note(client, f"before {number}")
+        # One of them is in the middle of a call.
+        await clients[0].send(calling("interrupted", "slow", seconds=60))
+        await until(lambda: "interrupted" in world.written)
+        [gateway] = gateways()
+        os.kill(gateway, signal.SIGKILL)
+        after = await asyncio.gather(*(note(client, f"after {n}") for n, client in enumerate(clients) if n))
+        assert len({said.split(" by ")[1] for said in after}) == 1
+        lost = await clients[0].receive()
+        assert lost["id"] == "slow"
+        assert "not known" in lost["error"]["message"]
+        assert "after 0" in await note(clients[0], "after 0")
+        assert len(gateways()) == 1
+        assert gateways() != [gateway]
+    said = [line for line in world.written if line != "started"]
+    assert sorted(said) == sorted(["interrupted", *(f"{when} {n}" for when in ("before", "after") for n in range(3))])
+
+
+async def test_a_gateway_that_is_asked_to_stop_leaves_what_clients_say_to_the_next_one(world: World) -> None:
+    async with world.client() as client:
+        await note(client, "before")
+        [gateway] = gateways()
+        os.kill(gateway, signal.SIGTERM)
+        assert "after by" in await note(client, "after")
+        assert [line for line in world.written if line != "started"] == ["before", "after"]
+
+
+async def test_what_a_client_asked_for_once_holds_at_the_gateway_that_takes_over(world: World) -> None:
+    async with world.client(era=MODERN) as client:
+        wanted = {"notifications": {"toolsListChanged": True}}
+        await client.send(message("subscriptions/listen", wanted, "listening", MODERN))
+        assert json.loads(await _next_line(client))["method"] == "notifications/subscriptions/acknowledged"
+        os.kill(gateways()[0], signal.SIGKILL)
+        assert json.loads(await _next_line(client))["method"] == "notifications/subscriptions/acknowledged"
+        assert (await client.ask("tools/list"))["result"]["tools"]
+
+
+async def _next_line(client: StdioClient) -> bytes:
+    assert client.process.stdout is not None
+    return await asyncio.wait_for(client.process.stdout.readline(), 60)
+
+
+async def test_a_client_whose_process_vanishes_ends_for_the_gateway_and_for_no_other_client(world: World) -> None:
+    async with world.client() as stays, world.client() as vanishes:
+        await note(vanishes, "a")
+        vanishes.process.kill()
+        await vanishes.process.wait()
+        assert "b by" in await note(stays, "b")
+        assert len(gateways()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_client_that_ends_its_process_gets_the_answer_that_it_waits_for(world: World, number: int) -> None:
+    async with world.client() as client:
+        await note(client, "a")
+        await client.send(calling("b", "slow", seconds=0.5))
+        await until(lambda: "b" in world.written)
+        client.process.send_signal(number)
+        assert "b by" in (await client.receive())["result"]["content"][0]["text"]
+        assert await asyncio.wait_for(client.process.wait(), 20) == 0
+
+
+async def test_other_settings_and_another_folder_get_a_gateway_of_their_own(world: World, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    async with world.client() as first, world.client("--find-limit", "3") as second:
+        assert (await note(first, "a")).split(" by ")[1] != (await note(second, "b")).split(" by ")[1]
+        assert len(gateways()) == 2
+        moves = f"import os, sys; os.chdir({str(elsewhere)!r}); os.execv(sys.executable, {PROGRAM} + sys.argv[1:])"
+        there = [sys.executable, "-c", moves]
+        async with stdio_client(world.config, "--shared", "--encoder", "none", program=there) as third:
+            assert (await note(third, "c")).endswith(str(elsewhere))
+            assert len(gateways()) == 3
+
+
+async def test_wrong_settings_are_said_and_end_the_process_as_without_sharing(world: World) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM,
+        *("serve", "--shared", "--config", world.config, "--mode", "nonsense"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        _, said = await process.communicate()
+    assert process.returncode == 2
+    assert b"mode" in said
+
+
+@contextmanager
+def pretending(name: str, said: dict[str, object] | None) -> Iterator[list[bytes]]:
+    """Something else that listens where gateways do: it says this of itself, welcomes everybody, and serves nobody."""
+    folder = made_folder(os.environ)
+    assert folder is not None
+    heard: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / name))
+        listening.listen()
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    link = ProcessLink(connection)
+                    if said is not None:
+                        link.say(wire.HELLO, json.dumps(said).encode())
+                    heard.append(b"".join(one.kind for one in link.hear() or []))
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield heard
+        (folder / name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("said", [None, {}, {**hello(), "version": "0"}, hello()], ids=["silent", "odd", "old", "lies"])
+async def test_a_program_that_only_looks_like_a_gateway_gets_no_client(
+    world: World, said: dict[str, object] | None
+) -> None:
+    with pretending(f"{SOCKET_PREFIX}1.sock", said) as heard:
+        async with world.client() as client:
+            assert "a by" in await note(client, "a")
+    assert wire.FILES not in b"".join(heard)
+
+
+async def test_a_link_and_the_socket_of_a_dead_gateway_are_not_joined(world: World, tmp_path: Path) -> None:
+    folder = made_folder(os.environ)
+    assert folder is not None
+    dead = folder / f"{SOCKET_PREFIX}2.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(dead))
+    with socket.socket(socket.AF_UNIX) as elsewhere:
+        elsewhere.bind(str(tmp_path / "s"))
+        elsewhere.listen()
+        (folder / f"{SOCKET_PREFIX}3.sock").symlink_to(tmp_path / "s")
+        async with world.client() as client:
+            assert "a by" in await note(client, "a")
+        elsewhere.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+    assert not dead.exists()

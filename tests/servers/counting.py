@@ -1,0 +1,56 @@
+"""A server that writes down every start and every call: counting.py FILE. The tool `note` writes its text, and answers
+after so many `seconds`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+TOOL = {
+    "name": "note",
+    "description": "Write a text into the file of notes",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "seconds": {"type": "number"}},
+        "required": ["text"],
+    },
+}
+
+
+def written(text: str) -> None:
+    with open(sys.argv[1], "a", encoding="utf-8") as file:
+        file.write(f"{text}\n")
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    if method == "initialize":
+        about = {"name": "counting", "version": "1"}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+    if method == "tools/list":
+        return {"tools": [TOOL]}
+    if method == "tools/call":
+        arguments = params["arguments"]
+        written(arguments["text"])
+        threading.Event().wait(arguments.get("seconds", 0))
+        return {"content": [{"type": "text", "text": f"{arguments['text']} by {os.getpid()} in {os.getcwd()}"}]}
+    return None
+
+
+def main() -> None:
+    written("started")
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" not in message:
+            continue
+        result = answer(message["method"], message.get("params", {}))
+        error = {"error": {"code": -32601, "message": "unknown"}}
+        reply = {"jsonrpc": "2.0", "id": message["id"], **({"result": result} if result is not None else error)}
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()

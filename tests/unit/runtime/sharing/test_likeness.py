@@ -1,0 +1,83 @@
+"""Clients share a gateway only if everything that it depends on is the same for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from mcp_optimizer.runtime.sharing.client_process import wants_to_share
+from mcp_optimizer.runtime.sharing.likeness import likeness
+
+ARGUMENTS = ["serve", "--shared", "--config", "servers.json"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "servers.json").write_text('{"mcpServers": {"one": {"command": "x", "env": {"KEY": "${MY_KEY}"}}}}')
+    (tmp_path / "mcp-optimizer.toml").write_text("find_limit = 3\n")
+    return tmp_path
+
+
+def of(folder: Path, arguments: Sequence[str] = ARGUMENTS, **variables: str) -> str:
+    environment: Mapping[str, str] = {"PATH": "/bin", "HOME": str(folder), **variables}
+    return likeness(arguments, environment, folder)
+
+
+def test_the_same_start_is_the_same(folder: Path) -> None:
+    assert of(folder) == of(folder) == of(folder, [one for one in ARGUMENTS if one != "--shared"])
+
+
+def test_what_only_a_terminal_or_a_client_knows_is_no_difference(folder: Path) -> None:
+    assert of(folder) == of(folder, TERM="xterm", SHELL="/bin/zsh", WINDOWID="7", SOME_CLIENT="1")
+
+
+@pytest.mark.parametrize(
+    "variable", ["PATH", "LC_ALL", "https_proxy", "MY_KEY", "MCP_OPTIMIZER_MODE", "XDG_CONFIG_HOME", "OPENAI_API_KEY"]
+)
+def test_a_variable_that_reaches_the_settings_or_a_server_is_a_difference(folder: Path, variable: str) -> None:
+    assert of(folder) != of(folder, **{variable: "another"})
+
+
+def test_other_arguments_another_folder_and_changed_settings_are_differences(folder: Path, tmp_path: Path) -> None:
+    before = of(folder)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert before != of(folder, [*ARGUMENTS, "--servers", "one"])
+    assert before != likeness(ARGUMENTS, {"PATH": "/bin", "HOME": str(folder)}, elsewhere)
+    (folder / "mcp-optimizer.toml").write_text("find_limit = 30\n")
+    assert before != of(folder)
+
+
+def test_a_server_file_may_change_because_the_gateway_follows_it(folder: Path) -> None:
+    before = of(folder)
+    (folder / "servers.json").write_text('{"mcpServers": {"two": {"command": "y"}}}')
+    assert before == of(folder)
+
+
+def test_arguments_that_are_no_paths_do_no_harm(folder: Path) -> None:
+    assert of(folder, ["serve", "--config", "x" * 10_000, "nul\0", "=", ""])
+
+
+def test_only_a_gateway_on_stdio_whose_words_say_so_is_shared() -> None:
+    reading, writing = os.pipe()
+    saved = [os.dup(0), os.dup(1)]
+    try:
+        os.dup2(reading, 0)
+        os.dup2(writing, 1)
+        wanted = [wants_to_share(ARGUMENTS, {}), wants_to_share(["serve"], {"MCP_OPTIMIZER_SHARED": "true"})]
+        unwanted = [
+            wants_to_share(["serve"], {}),
+            wants_to_share(["find", "--shared"], {}),
+            wants_to_share([*ARGUMENTS, "--http", "127.0.0.1:1"], {}),
+            wants_to_share([*ARGUMENTS, "--help"], {}),
+            wants_to_share(ARGUMENTS, {"MCP_OPTIMIZER_HTTP": "127.0.0.1:1"}),
+        ]
+    finally:
+        for descriptor, before in enumerate(saved):
+            os.dup2(before, descriptor)
+        for one in (reading, writing, *saved):
+            os.close(one)
+    assert (wanted, unwanted) == ([True] * 2, [False] * 5)
