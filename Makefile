@@ -16,7 +16,7 @@ endif
 # Without compiled files, each worker of pytest compiles the tests and the packages again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test coverage lint format conformance inspector clients bench site wheel-check installs clean
+.PHONY: help demo check test coverage lint format conformance inspector clients bench site wheel-check store-files installs clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -84,8 +84,12 @@ site: $(VENV)/.site  ## Build the documentation site into build/site, and check 
 wheel-check: $(VENV)/.dev  ## Build the wheel, install it into a fresh environment and try it there
 	$(BIN)/python scripts/try_wheel.py
 
+store-files: $(VENV)/.dev  ## Make what stores want of the built wheel in build/stores: the formula and the bundle
+	$(BIN)/python scripts/make_stores.py --release dist/*.whl
+	$(BIN)/python -m tests.clients.bundle --keep build/stores/mcp-optimizer.mcpb
+
 installs: $(VENV)/.dev  ## Install the built wheel with pip, uvx, pipx and beside the other package, and measure each
-	$(BIN)/python scripts/try_installs.py dist/*.whl
+	$(BIN)/python scripts/try_installs.py
 
 clean:  ## Remove everything that was made here
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .node .clients

@@ -1,10 +1,11 @@
 """Installs a built wheel in every documented way, starts it there, and measures each: pip, uvx, pipx, and pip beside
 the package whose name is like ours.
 
-    python scripts/try_installs.py dist/*.whl [--if-possible] [--write]
+    python scripts/try_installs.py [--wheel FILE] [--if-possible] [--write] [WAY ...]
 
-Each way gets an empty home and empty caches, so times include every download. --write puts the table into
-benchmarks/results/installing.md. With --if-possible, a way whose tools cannot be fetched here is named and left out.
+Without --wheel, it is the one in dist/. Each way gets an empty home and empty caches, so times include every download.
+--write puts the table into benchmarks/results/installing.md. With --if-possible, a way whose tools cannot be fetched
+here is named and left out.
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ def page(wheel: Path, rows: Sequence[Tried]) -> str:
         [
             "# Installing",
             "",
-            f"`python scripts/try_installs.py dist/{wheel.name} --write`, {about}",
+            f"`python scripts/try_installs.py --write` with {wheel.name}, {about}",
             "",
             f"The wheel has {wheel.stat().st_size / 1e6:.1f} MB. Each way began with an empty home and empty caches;",
             "its time includes a new environment, the installer and every download. There the program started, found a",
@@ -253,11 +254,13 @@ def page(wheel: Path, rows: Sequence[Tried]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--wheel", type=Path, default=next((ROOT / "dist").glob("*.whl"), None))
     parser.add_argument("ways", nargs="*", default=list(WAYS), metavar="WAY")
     parser.add_argument("--if-possible", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.wheel is None:
+        raise SystemExit("there is no wheel in dist/; make wheel-check builds it")
     wheel = options.wheel.resolve()
     if wheel.stat().st_size > LIMIT_OF_WHEEL:
         raise SystemExit(f"{wheel.name} has {wheel.stat().st_size / 1e6:.1f} MB, more than {LIMIT_OF_WHEEL / 1e6:.0f}")
