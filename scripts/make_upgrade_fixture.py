@@ -19,7 +19,8 @@ from mcp_optimizer import __version__
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "tests" / "golden" / "upgrade"
-SECRET_KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="  # noqa: S105  # protects nothing: the fixture's own
+# Protects nothing but the secret of these files.
+FIXTURE_KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 SERVERS = """{
   // Written by a person, with a comment.
   "mcpServers": {
@@ -46,7 +47,7 @@ def variables(home: Path) -> dict[str, str]:
     """The environment of the person whose files these are."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MCP_OPTIMIZER_", "XDG_"))}
     places = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "data")}
-    return kept | places | {"MCP_OPTIMIZER_SECRET_KEY": SECRET_KEY, "FIXTURE_PYTHON": sys.executable}
+    return kept | places | {"MCP_OPTIMIZER_SECRET_KEY": FIXTURE_KEY, "FIXTURE_PYTHON": sys.executable}
 
 
 def run(home: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:

@@ -13,9 +13,8 @@ import json
 import os
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -27,17 +26,33 @@ _PAUSE = 10.0
 """The package index may take a moment to show a package that was just published."""
 
 
+class Refused(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, code: int, said: str) -> None:
+        super().__init__(f"{code}: {said}")
+        self.code = code
+
+
 def sent(url: str, token: str = "", document: object = None) -> dict[str, Any]:
-    """Send a document, or read one."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise SystemExit(f"{url} is no address")
-    body = None if document is None else json.dumps(document).encode()
-    headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    headers |= {"Authorization": f"Bearer {token}"} if token else {}
-    request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310  # the scheme was looked at
-    with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310
-        found: dict[str, Any] = json.load(response)
-        return found
+    """Send a document, or read one. Redirects are not followed: a token is for the host that it was made for."""
+    parts = urlsplit(url)
+    kind = {"https": HTTPSConnection, "http": HTTPConnection}[parts.scheme]
+    connection = kind(parts.netloc, timeout=_SECONDS)
+    try:
+        body = None if document is None else json.dumps(document).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        connection.request("GET" if body is None else "POST", target, body, headers)
+        response = connection.getresponse()
+        text = response.read().decode(errors="replace")
+    finally:
+        connection.close()
+    if response.status not in (200, 201):
+        raise Refused(response.status, text[:2_000])
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def publish(file: Path, registry: str, variables: Mapping[str, str], pause: float = _PAUSE) -> str:
@@ -54,11 +69,10 @@ def publish(file: Path, registry: str, variables: Mapping[str, str], pause: floa
         try:
             sent(f"{registry}/v0.1/publish", token, document)
             return f"{document['name']} {document['version']}"
-        except urllib.error.HTTPError as error:
-            said = error.read(2_000).decode(errors="replace")
+        except Refused as error:
             if tried == _TRIES or error.code in (401, 403):
-                raise SystemExit(f"the registry refused it with {error.code}: {said}") from error
-            print(f"try {tried}: {error.code} {said}", flush=True)
+                raise SystemExit(f"the registry refused it with {error}") from error
+            print(f"try {tried}: {error}", flush=True)
             time.sleep(pause)
     raise AssertionError
 

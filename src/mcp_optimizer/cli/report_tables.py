@@ -26,7 +26,7 @@ _UNNAMED = (LOCAL_PRINCIPAL.name, ANYONE.name)
 _MOST_ROWS = 15
 
 NO_HISTORY = (
-    "No client has used these servers yet. Connect one with `mcp-optimizer serve`, use it, and see its savings here."
+    "No client has used these servers yet. Connect one with `mcp-optimizer connect`, use it, and see its savings here."
 )
 
 
