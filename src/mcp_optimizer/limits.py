@@ -245,6 +245,12 @@ class Limits(BaseModel):
         ge=1_000,
         description="Tokens of a reply of the gateway's own tools. A longer one is abbreviated, and says so.",
     )
+    result_argument_characters: int = Field(
+        default=4 * MEGABYTE,
+        ge=1_000,
+        description="Characters of kept results that the arguments of one call may refer to, together. Beyond that, "
+        "the call is refused.",
+    )
     batch_calls: int = Field(
         default=200,
         ge=1,

@@ -68,6 +68,15 @@ def _foreign_to(definition: Definition, added: frozenset[str]) -> frozenset[str]
     return frozenset(key for key in added if compact(key) not in wire_json)
 
 
+_HEADER_KEYWORD = '"x-mcp-header"'
+
+
+@lru_cache(maxsize=1_024)
+def has_header_parameters(definition: Definition) -> bool:
+    """Whether some of the tool's parameters are also sent as headers."""
+    return _HEADER_KEYWORD in definition.wire_json
+
+
 def _as_object(given: Any, tool: str) -> dict[str, Any]:
     if given is None or given == "":
         return {}

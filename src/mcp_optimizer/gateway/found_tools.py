@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -23,6 +24,7 @@ from mcp_optimizer.catalog.tool_forms import Form
 from mcp_optimizer.domain.pins import HeldTool, ToolChange
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.errors import ToolHeld, listed, quoted
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -63,6 +65,22 @@ _SUMMARY = 100
 def entry(tool: CatalogTool) -> dict[str, Any]:
     """A tool in the plain list of tools."""
     return {"name": tool.name, "server": tool.server, "description": summary(tool)}
+
+
+def that_fit(tools: Sequence[CatalogTool], room: int, count: Callable[[str], int]) -> Sequence[CatalogTool]:
+    """The first tools whose entries fit in so many tokens, at least one."""
+    entries = [compact(entry(tool)) for tool in tools]
+    if sum(len(text.encode("utf-8", "surrogatepass")) for text in entries) <= room:
+        return tools
+
+    # Counts a few joined texts, not each entry: every count releases the interpreter, and while another thread builds
+    # an index, getting it back takes longer than counting.
+    def cost(end: int) -> int:
+        return count(",".join(entries[:end]))
+
+    if cost(len(entries)) <= room:
+        return tools
+    return tools[: max(1, bisect_right(range(1, len(entries) + 1), room, key=cost))]
 
 
 def summary(tool: CatalogTool) -> str:

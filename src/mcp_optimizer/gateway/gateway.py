@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import pydantic_core
@@ -28,7 +27,6 @@ from mcp_optimizer.compression.groups import as_grouped, expand, misused
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import is_task
-from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import (
     AmbiguousTool,
     CallInterrupted,
@@ -44,19 +42,28 @@ from mcp_optimizer.errors import (
 )
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.app_pages import AppPages
-from mcp_optimizer.gateway.arguments import ArgumentCheck, are_large, foreign_to, read_arguments, takes_long, without
+from mcp_optimizer.gateway.arguments import (
+    ArgumentCheck,
+    are_large,
+    foreign_to,
+    has_header_parameters,
+    read_arguments,
+    takes_long,
+    without,
+)
 from mcp_optimizer.gateway.batches import Batches
 from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.caller_threads import CallerThreads
 from mcp_optimizer.gateway.finding import Finder, Query
-from mcp_optimizer.gateway.found_tools import FoundTools, ToolListPage, entry
+from mcp_optimizer.gateway.found_tools import FoundTools, ToolListPage, that_fit
 from mcp_optimizer.gateway.permissions import Agreed, Permissions, Views
 from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConversation
+from mcp_optimizer.gateway.result_arguments import refers_to_results, with_results
 from mcp_optimizer.gateway.skills import Skills
 from mcp_optimizer.gateway.starting_servers import StartingServers, is_coming
 from mcp_optimizer.gateway.tasks import TaskBook, TreatedLater
-from mcp_optimizer.largejson.compact_json import compact, written
+from mcp_optimizer.largejson.compact_json import written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.metadata import of_a_tool, with_origin
@@ -73,7 +80,6 @@ T = TypeVar("T")
 Resolve = Callable[[Snapshot], Awaitable[CatalogTool]]
 """Finds the tool that a caller's name refers to."""
 
-_HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
 
 _SEARCHES = 3
@@ -210,28 +216,12 @@ class Gateway:
         tools = (*tools, *(skill for skill in snapshot.skills if server in (None, skill.server)))
         if offset < 0:
             raise InvalidRequest(f"offset must not be negative, but is {quoted(offset)}.")
-        shown = self._that_fit(tools[offset : offset + _PAGE])
+        room = self.limits.reply_tokens - _AROUND
+        shown = that_fit(tools[offset : offset + _PAGE], room, self.results.count_or_most)
         end = offset + len(shown)
         missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
         held = tuple(tool for tool in snapshot.held.values() if server in (None, tool.server))
         return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing, held)
-
-    def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
-        """The first entries that fit in a reply, at least one."""
-        room = self.limits.reply_tokens - _AROUND
-        entries = [compact(entry(tool)) for tool in tools]
-        if sum(len(text.encode("utf-8", "surrogatepass")) for text in entries) <= room:
-            return tools
-        # Counts a few joined texts, not each entry: every count releases the interpreter, and while another thread
-        # builds an index, getting it back takes longer than counting.
-        if self._cost(entries) <= room:
-            return tools
-        places = range(1, len(entries) + 1)
-        fitting = bisect_right(places, room, key=lambda end: self._cost(entries[:end]))
-        return tools[: max(1, fitting)]
-
-    def _cost(self, entries: Sequence[str]) -> int:
-        return self.results.count_or_most(",".join(entries))
 
     async def call(
         self,
@@ -448,7 +438,7 @@ class Gateway:
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
         """The schema of a tool whose parameters are also sent as headers; None for any other tool."""
         tool = self._catalog.snapshot.listed_as(tool_name)
-        if tool is None or not _has_header_parameters(tool.record.definition):
+        if tool is None or not has_header_parameters(tool.record.definition):
             return None
         return tool.record.details.input_schema
 
@@ -465,6 +455,10 @@ class Gateway:
         self, tool: CatalogTool, parameters: Any, caller: Caller, added: Collection[str], *, is_long: bool
     ) -> dict[str, Any]:
         """The valid arguments that a model's parameters mean; raises InvalidArguments. `is_long`: use a thread."""
+        if refers_to_results(parameters):
+            most = self.limits.result_argument_characters
+            parameters = await with_results(parameters, tool.record.details, self.results, caller, most)
+            is_long = is_long or takes_long(tool.tokens, parameters)
         if is_long:
             return await self._off_loop(caller, lambda: written(self._understand(tool, parameters, added)))
         return self._understand(tool, parameters, added)
@@ -492,8 +486,3 @@ class Gateway:
     def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
         """The one tool that a name means; raises a helpful error otherwise."""
         return resolving.meant(self._catalog.snapshot, tool_name, server_name)
-
-
-@lru_cache(maxsize=1_024)
-def _has_header_parameters(definition: Definition) -> bool:
-    return _HEADER_KEYWORD in definition.wire_json

@@ -136,7 +136,8 @@ def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
     """One line that tells a model how much of a result it sees and how to read on."""
     return (
         f"[Cut: {next_offset:,} of {pieces.count:,} {pieces.unit} shown. Read on with read_result("
-        f'result_id="{result_id}", offset={next_offset}); its select (JMESPath) or search narrows it.]'
+        f'result_id="{result_id}", offset={next_offset}); its select (JMESPath) or search narrows it. As an argument: '
+        f'{{"$result": result_id}}]'
     )
 
 

@@ -376,6 +376,13 @@ class Results:
         """Compile the expression, if given; an invalid one is refused before the tool is called."""
         return Projection(select, self._bounds) if select else None
 
+    async def value(self, result_id: str, caller: Caller, select: str, most: int) -> Any:
+        """A kept result of this caller, or what is selected from it, as a value of at most `most` characters."""
+        if self._store is None or self._reader is None:
+            raise InvalidRequest("No results are kept here.")
+        projection = self.projection(select)
+        return await self._reader.value(await self._store.find(result_id, caller.reader), projection, most)
+
     async def read(
         self,
         result_id: str,

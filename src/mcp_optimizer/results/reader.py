@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from mcp_optimizer.domain.kept_results import KeptResult
-from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.errors import InvalidRequest, quoted
+from mcp_optimizer.largejson.compact_json import parsed
 from mcp_optimizer.results.fitting import Measure
 from mcp_optimizer.results.item_layout import most
 from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS
@@ -19,7 +20,7 @@ from mcp_optimizer.results.notices import Notice, Selection, notice_block
 from mcp_optimizer.results.pages import joined, page
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.result_store import ResultStore
-from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Text, decoded, json_value
+from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Text, decoded, json_value, size_of
 from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
 from mcp_optimizer.results.tool_limits import CUT, Extent
 
@@ -134,6 +135,24 @@ class ResultReader:
             value = partial(_values, pieces)
         return await self._selecting.select(projection, result.bytes, lambda: self._texts(result), value)
 
+    async def value(self, result: KeptResult, projection: Projection | None, most: int) -> Any:
+        """A complete result as a value, or what an expression selects from it, for a call: JSON, or else its text.
+        Raises InvalidRequest if it is larger than `most`, or nothing is selected.
+        """
+        if projection is not None:
+            selection = await self.select(result, projection)
+            if selection.unmatched is not None:
+                why = selection.unmatched.why or "there is no such part"
+                keys = f" Keys: {selection.unmatched.keys[0]}." if selection.unmatched.keys else ""
+                raise InvalidRequest(f"select finds nothing in the result {quoted(result.id)}: {why}.{keys}")
+            if size_of(selection.text) > most:
+                raise _too_large(result, most)
+            return await asyncio.to_thread(lambda: parsed(str(_plain(selection.text))))
+        if result.bytes > most:
+            raise _too_large(result, most)
+        pieces = [piece async for some in self._pieces(result) for piece in some]
+        return await asyncio.to_thread(_as_value, pieces)
+
     async def _pieces(self, result: KeptResult) -> AsyncIterator[list[tuple[int, bytes]]]:
         at = 0
         while at < result.pieces:
@@ -158,6 +177,25 @@ def _values(pieces: list[tuple[int, bytes]]) -> Any:
     if any(value is NO_JSON for value in values):
         raise InvalidRequest(NEEDS_JSON)
     return values[0] if len(values) == 1 else values
+
+
+def _as_value(pieces: list[tuple[int, bytes]]) -> Any:
+    """The JSON of a result, or its texts if they are none."""
+    texts = [decoded(text) for _, text in joined(pieces)]
+    values = [json_value(text) for text in texts]
+    if any(value is NO_JSON for value in values):
+        return "\n".join(texts)
+    return values[0] if len(values) == 1 else values
+
+
+def _plain(text: Text) -> str:
+    return text if isinstance(text, str) else text.parsed()
+
+
+def _too_large(result: KeptResult, most: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"The result {quoted(result.id)} is too large for an argument (at most {most:,} characters). Select less of it."
+    )
 
 
 def _matching(pieces: list[tuple[int, bytes]], first: int, wanted: str) -> list[tuple[int, str]]:
