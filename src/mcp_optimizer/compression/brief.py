@@ -118,9 +118,39 @@ def folded(signature: str, tool: McpTool, wanted: Collection[str]) -> str:
     return "\n".join([*kept, f"+{len(names)} optional: {', '.join(names[:_MOST_NAMED])}{more}"])
 
 
-def _with_rules(lines: Mapping[int, str]) -> Iterator[int]:
+_LEAST_TOGETHER = 4
+"""Optional parameters without important rules from which on they are written together."""
+
+_LETTERS_OF_RULES_OF_A_NAME = 1_000
+_OF_A_DATE = re.compile(r"(: str date - [^\n]*?)(?:,? in ISO 8601 format)? \(YYYY-MM-DD\)")
+"""A date's format, which its type says."""
+_MORE = "detail='full' explains them"
+
+
+def condensed(signature: str, tool: McpTool) -> str:
+    """The tool's signature with lines for the required parameters and those with the most important rules; all others
+    by name and type, together with those of the same type.
+    """
+    optional, blocks = properties_of(tool.input_schema), list(_blocks(_OF_A_DATE.sub(r"\1", signature)))
+    named = {
+        place: found["name"]
+        for place, block in enumerate(blocks)
+        if (found := _PARAMETER.match(block[0])) and found["optional"] and found["name"] in optional
+    }
+    for place in list(_with_rules({place: "\n".join(blocks[place]) for place in named}, _LETTERS_OF_RULES_OF_A_NAME)):
+        del named[place]
+    if len(named) < _LEAST_TOGETHER:
+        return signature
+    by_type: dict[str, list[str]] = {}
+    for place, name in named.items():
+        by_type.setdefault(blocks[place][0].partition(": ")[2].partition(" - ")[0], []).append(name)
+    others = "; ".join(f"{', '.join(names)}: {kind}" if kind else ", ".join(names) for kind, names in by_type.items())
+    kept = [line for place, block in enumerate(blocks) if place not in named for line in block]
+    return "\n".join([*kept, f"+{len(named)} optional ({_MORE}): {others}"])
+
+
+def _with_rules(lines: Mapping[int, str], left: int = _LETTERS_OF_RULES) -> Iterator[int]:
     """The positions of the lines with the most important rules, as many as fit."""
-    left = _LETTERS_OF_RULES
     weighed = {place: plainly(line) for place, line in lines.items()}
     for place in sorted(lines, key=lambda place: -weighed[place]):
         if weighed[place] and len(lines[place]) <= left:

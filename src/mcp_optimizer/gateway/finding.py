@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
+from mcp_optimizer.access.policy.risk import risk_by_definition
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.learned_use import LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.hidden_text import without_hidden
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Risk
 from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools, json_text
@@ -163,10 +164,13 @@ class Query:
         return (are_names and any(name_key(word) in own for word in asked)) or name_key(self.tool_description) in own
 
 
+_WORDS = re.compile(r"[A-Za-z]+")
 _BETWEEN = re.compile(r"[\s,;'\"`]+")
 _JOINED = re.compile(r"[^\W_][_-]+[^\W_]|[a-z][A-Z]")
 _FILLERS = frozenset("the a tool tools of and all show describe parameters schema signature details please".split())
 """Words around a name that do not ask for anything else."""
+
+_AS_A_SCRIPT = "All in one request: run_script; the same search with detail='python' shows how."
 
 _Hits = list[tuple[CatalogTool, Hit]]
 
@@ -283,7 +287,12 @@ class Finder:
     ) -> tuple[_Hits, list[CatalogTool]]:
         prior = self._prior(snapshot, f"{description} {keywords}")
         result = snapshot.index.search(description, keywords, snapshot.allowed, limit, prior)
-        hits = [(tool, hit) for hit in result.hits for tool in snapshot.at([hit.position])]
+        hits = [
+            (tool, hit)
+            for hit in result.hits
+            for tool in snapshot.at([hit.position])
+            if not (hit.is_general and _does_more(tool, description))
+        ]
         return hits, snapshot.at(result.further)
 
     def _prior(self, snapshot: Snapshot, request: str) -> Prior | None:
@@ -354,7 +363,8 @@ class Finder:
         sources = TextSources(
             self._forms, self._count, room, lambda tool: self._shape(tool, query.principal), partial(_about, snapshot)
         )
-        return reply_text(found, sources, budget, frozenset(terms(query.text)), seen)
+        text = reply_text(found, sources, budget, frozenset(terms(query.text)), seen)
+        return f"{text}\n{_AS_A_SCRIPT}" if self._stubs is not None and found.parts else text
 
 
 def _starting(snapshot: Snapshot, tools: Sequence[FoundTool]) -> tuple[str, ...]:
@@ -403,6 +413,14 @@ def _are_several(asked: SeveralActions, parts: Sequence[tuple[str, _Hits]], whol
         return False
     is_one = bool(whole) and whole[0][1].score >= _CERTAIN
     return asked.is_certain or (not is_one and all(_is_likely(hits) for _, hits in parts))
+
+
+def _does_more(tool: CatalogTool, request: str) -> bool:
+    """Whether a tool may change something although the request only reads; asked about general-purpose tools."""
+    asked = risk_by_definition("_".join(_WORDS.findall(request[:_LONGEST])), None).risk
+    return asked is Risk.READ and not asked.covers(
+        risk_by_definition(tool.record.name, tool.record.details.annotations).risk
+    )
 
 
 def _says_enough(part: str) -> bool:

@@ -198,7 +198,7 @@ class FoundTools:
     def note(self) -> str:
         """What a reader should know about the reply; usually empty."""
         notes = [] if self.tools else [_NOTHING_YET if self.is_incomplete else _NOTHING]
-        if self.general:
+        if self.general and not self.parts:
             notes.append(f"No special tool fits well; general-purpose: {listed(self.general, _MOST_NAMED)}.")
         if self.by_words_only:
             notes.append("Searched by words only: the encoder is still loading.")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.tool_forms import ToolForms, skill_note
-from mcp_optimizer.compression.brief import begins_with_parameter, brief, call_of, folded
+from mcp_optimizer.compression.brief import begins_with_parameter, brief, call_of, condensed, folded
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.compression.value_spelling import end_of_brackets
 from mcp_optimizer.domain.json_schema import ANY_OBJECT, properties_of
@@ -73,6 +73,9 @@ _MOST_MORE = 6
 _MOST_OTHERS = 3
 """Maximum number of alternative tools that are named for each of several actions."""
 
+_NAMED_IN_FULL = 250
+"""Tokens up to which a tool that the request names is shown with all notes."""
+
 _OPTIONAL_NAMED = 10
 """Number of optional parameters that the short form of the best tool names."""
 
@@ -85,6 +88,9 @@ _WITH_SHAPES = 2
 
 _SAYS_LITTLE = re.compile(r"\{\w+\??\}|\[?\w+\]?")
 """A shape not worth showing: a single key around a text, or a single value."""
+
+_WORTH_A_REFERENCE = 40
+"""Characters of a parameter's line from which on a second tool refers to it."""
 
 _AROUND = 3
 """Tokens between two tools of a reply."""
@@ -146,6 +152,7 @@ class _Writer:
     _named: list[CatalogTool] = field(default_factory=list)
     _repeated: list[CatalogTool] = field(default_factory=list)
     _shapes: int = 0
+    _parameters: set[str] = field(default_factory=set)
 
     def hits(self, hits: Sequence[FoundTool]) -> None:
         """Writes the tools of a request for one action."""
@@ -169,6 +176,8 @@ class _Writer:
             self.lines.append("No room: search for this alone." if part.has_more else "No tool fits.")
             return
         best, *others = part.tools
+        if best.is_general:
+            self.lines.append("No special tool fits well; general-purpose:")
         if best.is_named:
             self._write(best.tool, self._complete(best))
         elif _key(best.tool) in self.seen:
@@ -176,7 +185,8 @@ class _Writer:
         else:
             self._write(best.tool, self._best_that_fits(best, budget))
         if others:
-            self.lines.append(f"or: {', '.join(_call(hit.tool) for hit in others[:_MOST_OTHERS])}")
+            called = _by_server([hit.tool for hit in others[:_MOST_OTHERS]], best.tool.server, _call)
+            self.lines.append(f"or: {called}")
 
     def more(self, further: Iterable[CatalogTool]) -> None:
         """Writes the servers, and the tools that are only named."""
@@ -192,6 +202,15 @@ class _Writer:
             fits = len(shown) <= _MOST_MORE and self.sources.count(called) <= self.left
             self.lines.append(f"more: {called if fits else _by_server(shown, known, _name)}")
 
+    def _without_repetition(self, text: str) -> str:
+        """The text of a tool, in which a parameter that another tool of this reply has word for word says so."""
+        said = []
+        for line in text.split("\n"):
+            is_again = len(line) >= _WORTH_A_REFERENCE and line.startswith(" ") and line in self._parameters
+            said.append(f"{line.partition(':')[0]}: as above" if is_again else line)
+            self._parameters.add(line)
+        return "\n".join(said)
+
     def _about(self, server: str) -> str:
         key = f"server {server}"
         if key in self.seen:
@@ -200,7 +219,11 @@ class _Writer:
         return self.sources.about(server)
 
     def _complete(self, hit: FoundTool) -> _Form:
-        return self._within(hit, self.sources.forms.text(hit.tool, Notes.SENTENCE), is_whole=True)
+        """All parameters; if that is long, those without important rules by name and type only."""
+        whole = self.sources.forms.text(hit.tool, Notes.SENTENCE)
+        is_long = self.sources.count(whole) > _NAMED_IN_FULL
+        text = condensed(whole, hit.tool.record.details) if is_long else whole
+        return self._within(hit, text, is_whole=text == whole)
 
     def _first(self, hit: FoundTool, most: int) -> _Form:
         """The complete best tool; if that is long, with its optional parameters by name only."""
@@ -244,6 +267,7 @@ class _Writer:
         if shape and not _SAYS_LITTLE.fullmatch(shape):
             self._shapes += 1
             text = f"{text}\n -> {shape}"
+        text = self._without_repetition(text)
         self.lines.append(text)
         self.left -= self.sources.count(text) + _AROUND
         if form.is_whole:

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.compression.brief import condensed
+from mcp_optimizer.compression.signature import signature
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.gateway.found_tools import FoundTools
@@ -160,14 +162,38 @@ async def test_a_large_tool_is_shown_with_what_it_requires_and_what_the_request_
     assert COUNT(text) < 200
 
 
-async def test_asking_for_a_tool_by_its_name_gives_all_of_it(gateway: Gateway) -> None:
+async def test_asking_for_a_large_tool_by_its_name_gives_all_its_parameters_with_their_types(gateway: Gateway) -> None:
     text = await text_of(gateway, "create_card")
-    assert all(f"field_{number}?: str" in text for number in range(60))
+    names = ", ".join(f"field_{number}" for number in range(60))
+    assert f"+61 optional (detail='full' explains them): {names}, deadline: str" in text
+    assert " title: str - What is shown on the board" in text
+
+
+def test_a_condensed_signature_keeps_rules_and_says_a_type_once() -> None:
+    day = {**TEXT, "format": "date", "description": "Only cards from this day on, in ISO 8601 format (YYYY-MM-DD)."}
+    rule = {**TEXT, "description": "Must be unique; refused otherwise."}
+    plain = {f"size_{number}": {"type": "integer", "description": "A size."} for number in range(4)}
+    one = tool("list_cards", "List the cards.", {"board": TEXT, "key": rule, "from_day": day, **plain}, "board")
+    assert condensed(signature(one), one).split("\n") == [
+        "List the cards.",
+        "board: str",
+        "key?: str - Must be unique; refused otherwise",
+        "from_day?: str date - Only cards from this day on",
+        "+4 optional (detail='full' explains them): size_0, size_1, size_2, size_3: int",
+    ]
+
+
+async def test_a_parameter_that_two_tools_share_is_explained_once() -> None:
+    shared = {"instance": {**TEXT, "description": "Name of the instance to work with. Omit for the default instance."}}
+    tools = [tool(f"{verb}_card", f"{verb} a card", shared) for verb in ("archive", "restore")]
+    text = await text_of(await gateway_over(running("kanban", *tools)), "archive_card, restore_card")
+    assert text.count("Omit for the default instance") == 1
+    assert " instance?: as above" in text
 
 
 @pytest.mark.parametrize("name", ["createCard", "the tool create_card", "create_card, move_card", "kanban create_card"])
 async def test_a_name_may_be_spelt_and_wrapped(gateway: Gateway, name: str) -> None:
-    assert "field_59?: str" in await text_of(gateway, name)
+    assert "field_59, deadline: str" in await text_of(gateway, name)
 
 
 async def test_a_name_among_other_words_is_a_hint_and_not_a_request_for_all_of_it(gateway: Gateway) -> None:
@@ -196,7 +222,12 @@ async def test_each_of_several_actions_names_the_next_tools(gateway: Gateway) ->
 
 async def test_a_name_among_several_actions_gives_all_of_that_tool(gateway: Gateway) -> None:
     text = await text_of(gateway, "show the commit logs; create_card")
-    assert "field_59?: str" in text
+    assert "field_59, deadline: str" in text
+
+
+async def test_where_scripts_are_on_several_actions_are_one_request(gateway: Gateway) -> None:
+    assert "run_script" in await text_of(gateway, "show the commit logs; record changes")
+    assert "run_script" not in await text_of(gateway, "show the commit logs")
 
 
 async def test_the_words_of_a_name_are_a_request_and_not_a_name(gateway: Gateway) -> None:
