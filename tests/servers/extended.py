@@ -117,7 +117,10 @@ class Tasks:
 
     def keep(self) -> None:
         if self._state:
-            self._state.write_text(json.dumps(self.known))
+            # In one step, for tests that read it meanwhile.
+            written = self._state.with_suffix(".new")
+            written.write_text(json.dumps(self.known))
+            written.replace(self._state)
 
     async def ask(self, task: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         left, given = dict(asked), {}
