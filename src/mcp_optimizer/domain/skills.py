@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp_optimizer.domain.tools import SKILL_META_KEY, SKILL_PREFIX, Definition
+from mcp_optimizer.domain.tools import SKILL_META_KEY, SKILL_PREFIX, Definition, McpTool
 
 MAIN_FILE: Final = "SKILL.md"
 MOST_FILES, MOST_BYTES = 512, 16 * 1024 * 1024
@@ -154,21 +153,16 @@ _PATH_SCHEMA: Final = {
 
 
 def definition_of(entry: Mapping[str, Any], skill: Skill) -> Definition:
-    """The definition under which a skill is in its server's listing."""
-    name = catalog_name(skill.uri)
-    return Definition.packing(
-        name,
-        json.dumps(
-            {
-                "name": name,
-                "description": skill.description,
-                "inputSchema": _PATH_SCHEMA,
-                "annotations": {"readOnlyHint": True},
-                "_meta": {SKILL_META_KEY: entry},
-            },
-            separators=(",", ":"),
-        ),
-    )
+    """The definition under which a skill is in its server's listing; raises ValueError if it cannot be written."""
+    described = {
+        "name": catalog_name(skill.uri),
+        "description": skill.description,
+        "inputSchema": _PATH_SCHEMA,
+        "annotations": {"readOnlyHint": True},
+        "_meta": {SKILL_META_KEY: entry},
+    }
+    # As a tool is written, so that what the database returns at the next start is the same to the byte.
+    return Definition.of(McpTool.model_validate(described))
 
 
 def entry_in(definition: Definition) -> dict[str, Any] | None:

@@ -4,7 +4,6 @@ stay as they were sent. No file of a skill is read. Used by the session.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -65,10 +64,9 @@ def read_skill(entry: Any, limits: Limits) -> Definition:
         raise ValueError(f"its description is longer than {limits.description:,} characters (limits.description)")
     try:
         definition = definition_of(entry, skill)
-        size = len(json.dumps(entry))
     except (ValueError, RecursionError):
         raise ValueError("its entry cannot be written as JSON") from None
-    if size > limits.definition_bytes:
+    if len(definition.wire_json) > limits.definition_bytes:
         raise ValueError(f"its entry is larger than {limits.definition_bytes:,} bytes (limits.definition_bytes)")
     if len(definition.name) > limits.tool_name:
         raise ValueError(f"its URI is longer than {limits.tool_name:,} characters (limits.tool_name)")

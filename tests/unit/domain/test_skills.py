@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from mcp_optimizer.domain.skills import (
     skill_in,
     skill_of,
 )
+from mcp_optimizer.upstream.listing import read_tools
 
 DIGEST = f"sha256:{'0' * 64}"
 
@@ -47,6 +49,14 @@ def test_an_entry_becomes_a_definition_and_comes_back_as_it_was_sent() -> None:
     assert listed_text(definition) == "refunds: Refund a customer."
     assert skill.further_files == ["forms/a.md"]
     assert skill.tokens_to_read == 101
+
+
+def test_a_definition_is_the_same_to_the_byte_when_it_comes_back_from_the_database() -> None:
+    sent = entry() | {"frontmatter": {"name": "refunds", "description": "Café 😀"}}
+    definition = definition_of(sent, skill_of(sent))
+    [stored] = read_tools([json.loads(definition.wire_json)]).tools
+    assert stored == definition
+    assert stored.is_skill
 
 
 def test_the_definition_that_models_read_is_without_the_entry() -> None:

@@ -117,6 +117,7 @@ class SkillMethods:
 
     async def _get(self, ctx: Context, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         uri = text_in(params, "uri", self._gateway.limits.identifier)
+        await self._relay.first_start.tools()
         having, refusal = self._having(caller), None
         for server, own in await self._relay.places(ctx, uri):
             if server not in having:
@@ -163,6 +164,7 @@ class SkillMethods:
 
     async def _directory(self, ctx: Context, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         uri = text_in(params, "uri", self._gateway.limits.identifier)
+        await self._relay.first_start.tools()
         having, refusal = self._having(caller, _DIRECTORY), None
         for server, own in await self._relay.places(ctx, uri):
             if server not in having:
