@@ -22,6 +22,8 @@ _USUAL_TTL_MS = 60_000
 _LONGEST_TTL_MS = 24 * 60 * 60 * 1_000
 _MOST_REASONS = 1_000
 _SHOWN = 80
+_MOST_FILES = 100_000
+"""Files of all skills of one server. A list of more is hostile, and every one of them takes memory."""
 
 
 async def with_skills(listing: Listing, request: Request, limits: Limits, pacer: Pacer) -> Listing:
@@ -29,6 +31,7 @@ async def with_skills(listing: Listing, request: Request, limits: Limits, pacer:
     found: dict[str, Definition] = {}
     left_out: list[LeftOut] = []
     taken = {tool.name for tool in listing.tools}
+    files = 0
     cursor, fresh = Cursor(), SkillsFresh(time.monotonic() + _USUAL_TTL_MS / 1_000)
     while cursor.has_more and len(found) < limits.listed_items:
         page = await request(METHOD, cursor.params)
@@ -46,9 +49,15 @@ async def with_skills(listing: Listing, request: Request, limits: Limits, pacer:
             if len(found) >= limits.listed_items:
                 left_out.append(LeftOut("…", f"it lists more than {limits.listed_items:,} (limits.listed_items)"))
                 break
+            files += len(entry["resources"])
+            if files > _MOST_FILES:
+                left_out.append(LeftOut("…", f"its skills have more than {_MOST_FILES:,} files; the rest are left out"))
+                cursor.has_more = False
+                break
             found[definition.name] = definition
         fresh = _fresh(page)
-        cursor.follow(page)
+        if cursor.has_more:
+            cursor.follow(page)
     return replace(
         listing,
         tools=(*listing.tools, *found.values()),
