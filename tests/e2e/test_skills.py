@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.e2e.extended import SKILLS, called, declaring, entry, extended_gateway, listed, text_of
-from tests.e2e.raw_clients import LEGACY, MODERN, HttpClient, http_client
+from tests.conftest import WriteServers, plain_server
+from tests.e2e.extended import APPS, SKILLS, TASKS, called, declaring, entry, extended_gateway, listed, text_of
+from tests.e2e.raw_clients import HELLO, LEGACY, MODERN, HttpClient, http_client, stdio_client
 
 REPORT = "skill://acme/expense-report/SKILL.md"
 FORM = "skill://acme/expense-report/references/form.md"
@@ -163,3 +164,25 @@ async def test_a_path_that_climbs_is_refused(address: str) -> None:
             assert "must not contain" in (await read(client, uri))["message"]
         unlisted = await read(client, "skill://travel/forms/other.md")
     assert "not one of the files" in unlisted["message"]
+
+
+@pytest.mark.parametrize("era", [MODERN, LEGACY])
+async def test_a_client_that_starts_the_gateway_hears_of_extensions_that_servers_may_turn_out_to_have(
+    write_servers: WriteServers, era: str
+) -> None:
+    config = write_servers({"one": entry("one")})
+    async with stdio_client(config, "--database", "none", "--encoder", "none", era=MODERN) as client:
+        method, params = ("server/discover", None) if era == MODERN else ("initialize", HELLO)
+        client.era = era
+        answer = await client.ask(method, params)
+        assert answer["result"]["capabilities"]["extensions"] == {APPS: {}, SKILLS: {"directoryRead": True}, TASKS: {}}
+        assert len((await client.ask("skills/list"))["result"]["skills"]) == 2
+
+
+async def test_extensions_that_no_server_has_are_not_declared(write_servers: WriteServers) -> None:
+    config = write_servers({"plain": plain_server("plain")})
+    async with extended_gateway(config, "--database", "none") as at, http_client(at, MODERN) as client:
+        assert "extensions" not in (await client.ask("server/discover"))["result"]["capabilities"]
+        assert (await client.ask("skills/list"))["result"]["skills"] == []
+        for method in ("skills/get", "resources/directory/read"):
+            assert (await client.ask(method, {"uri": OWN}))["error"]["code"] == -32602

@@ -8,6 +8,7 @@ from typing import Any
 from mcp_optimizer import __version__
 from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.domain.extensions import WHILE_STARTING
 from mcp_optimizer.domain.own_tools import ScriptMode, own_tools, splits_calls
 from mcp_optimizer.runtime.lazy_imports import quick_imports
 from mcp_optimizer.serving.early_answers import FirstRequests
@@ -25,7 +26,8 @@ def first_requests(settings: Settings) -> FirstRequests:
 
     signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
     known = tools_of if lists_only_own_tools(settings) else None
-    return FirstRequests(known, __version__, settings.limits, signpost, is_native=settings.mode == "native")
+    is_native = settings.mode == "native"
+    return FirstRequests(known, __version__, settings.limits, signpost, is_native=is_native, extensions=WHILE_STARTING)
 
 
 def lists_only_own_tools(settings: Settings) -> bool:

@@ -14,6 +14,11 @@ TASKS = "io.modelcontextprotocol/tasks"
 
 KNOWN = (APPS, SKILLS, TASKS)
 
+WHILE_STARTING: Mapping[str, Mapping[str, Any]] = {APPS: {}, SKILLS: {"directoryRead": True}, TASKS: {}}
+"""What clients are told while a server starts. Most clients ask once, when they start the gateway, and would never
+hear of an extension that is declared later; one that no server turns out to have only finds nothing.
+"""
+
 _NOTHING: Mapping[str, Any] = {}
 
 

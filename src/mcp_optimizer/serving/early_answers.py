@@ -203,10 +203,13 @@ class FirstRequests:
         signpost: Signpost | None = NO_SIGNPOST,
         *,
         is_native: bool = False,
+        extensions: Mapping[str, Any] | None = None,
     ) -> None:
         """`tools_of`: our own tools as clients get them; None if the list depends on the servers. `signpost`: the
-        description of the servers behind the gateway; None: no description.
+        description of the servers behind the gateway; None: no description. `extensions`: those of the protocol that
+        are declared while servers start.
         """
+        self._capabilities = {**_CAPABILITIES, "extensions": extensions} if extensions else _CAPABILITIES
         self._tools_of = tools_of
         self._client = ""
         self.signpost = signpost
@@ -247,7 +250,7 @@ class FirstRequests:
         """The result of `server/discover`, if the request has nothing unusual."""
         if set(params) != {"_meta"} or not self._has_envelope(params):
             return None
-        said = {"supportedVersions": [_MODERN], "capabilities": _CAPABILITIES, **self._instructions}
+        said = {"supportedVersions": [_MODERN], "capabilities": self._capabilities, **self._instructions}
         return {**said, **self._stamp, "ttlMs": 0, "cacheScope": "private"}
 
     @property
@@ -326,7 +329,7 @@ class FirstRequests:
     def _opening(self, asked: str) -> dict[str, Any]:
         return {
             "protocolVersion": asked if asked in _VERSIONS else _VERSIONS[-1],
-            "capabilities": _CAPABILITIES,
+            "capabilities": self._capabilities,
             "serverInfo": self._server,
             **self._instructions,
         }

@@ -19,7 +19,8 @@ from mcp_types import HEADER_MISMATCH
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.extensions import extension_of, needed
+from mcp_optimizer.domain.extensions import WHILE_STARTING, extension_of, needed
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.serving.relay.connected import Context, is_http
 from mcp_optimizer.serving.relay.wire import as_mcp_error, for_era
@@ -101,15 +102,16 @@ class Extensions:
         return result
 
     def declared(self, caller: Caller) -> dict[str, Settings]:
-        """What a caller's client is told: the extensions of at least one server that exists for it."""
+        """What a caller's client is told: the extensions of at least one server that exists for it, or all while one
+        of these servers starts.
+        """
         found: dict[str, Settings] = {}
-        servers = [
-            state.capabilities
-            for name, state in self._states().items()
-            if state.is_available and self._permits(caller, name)
-        ]
+        known = [state for name, state in self._states().items() if self._permits(caller, name)]
+        servers = [state.capabilities for state in known if state.is_available]
+        is_starting = any(state.status is ServerStatus.STARTING and not state.is_available for state in known)
         for one in self._every:
             settings = [said for each in servers if (said := extension_of(each, one.identifier)) is not None]
+            settings += [WHILE_STARTING[one.identifier]] if is_starting else []
             if (told := one.declared(settings, caller)) is not None:
                 found[one.identifier] = told
         return found

@@ -13,7 +13,6 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
-from mcp.shared.exceptions import MCPError
 
 from mcp_optimizer.access.audit.recording import recording
 from mcp_optimizer.access.audit.trail import AuditTrail
@@ -76,9 +75,7 @@ class SkillMethods:
         return call_next(ctx)
 
     def _having(self, caller: Caller, setting: str = "") -> dict[str, UpstreamState]:
-        """The servers with skills that exist for a caller, with this setting if one is named; raises MCPError if there
-        are none.
-        """
+        """The servers with skills that exist for a caller, with this setting if one is named."""
         permits, found = self._gateway.permissions.views.permits_reading, dict[str, UpstreamState]()
         for name, state in self._gateway.snapshot.states.items():
             declared = (
@@ -86,8 +83,6 @@ class SkillMethods:
             )
             if declared is not None and (not setting or declared.get(setting) is True):
                 found[name] = state
-        if not found:
-            raise MCPError(types.METHOD_NOT_FOUND, "No server behind the gateway has this.")
         return found
 
     async def _list(self, _ctx: Context, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
