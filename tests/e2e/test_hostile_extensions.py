@@ -39,6 +39,15 @@ async def test_a_script_cannot_call_a_tool_that_only_pages_may_call(write_server
             assert "ticked" not in json.dumps(refused)
 
 
+async def test_a_list_of_calls_does_not_reach_a_tool_that_only_pages_may_call(write_servers: WriteServers) -> None:
+    config = write_servers({"one": entry("one")})
+    async with extended_gateway(config, "--database", "none") as at, http_client(at, MODERN) as client:
+        for name in ("tick", "one__tick"):
+            refused = await called(client, "call_tool", declaring(APPS), tool_name=name, parameters=[{}, {}])
+            assert refused["isError"]
+            assert "ticked" not in json.dumps(refused)
+
+
 async def test_a_task_that_never_ends_is_cancelled_when_its_call_has_no_time_left(
     write_servers: WriteServers, tmp_path: Path
 ) -> None:

@@ -138,6 +138,16 @@ async def test_a_model_reads_a_skill_and_its_files_by_calling_it(address: str, e
     assert "Its files: SKILL.md, references/form.md" in text_of(wrong)
 
 
+async def test_several_files_of_a_skill_are_read_by_one_call(address: str) -> None:
+    wanted = [{}, {"file": "forms/trip.md"}, {"file": "../secret"}]
+    async with http_client(address, MODERN) as client:
+        result = await called(client, "call_tool", tool_name="three__skill_travel", parameters=wanted)
+    said = json.dumps(result["content"])
+    assert "Ask for the budget first." in said
+    assert "# Trip" in said
+    assert "has no file" in said
+
+
 async def test_skills_are_listed_after_the_tools(address: str) -> None:
     async with http_client(address, MODERN) as client:
         page = json.loads(text_of(await called(client, "list_tools", server="three")))
