@@ -19,6 +19,11 @@ async def test_a_server_that_names_another_ones_page_gets_a_page_of_its_own(
 ) -> None:
     config = write_servers({"one": entry("one"), "thief": entry("thief", "--page", claimed)})
     async with extended_gateway(config, "--database", "none") as at, http_client(at, MODERN) as client:
+
+        async def are_listed() -> bool:
+            return {"one__show_clock", "thief__show_clock"} <= (await listed(client, declaring(APPS))).keys()
+
+        await until(are_listed, timeout=30)
         shown = await listed(client, declaring(APPS))
         named = shown["thief__show_clock"]["_meta"]["ui"]["resourceUri"]
         assert named == f"ui://thief+{claimed.removeprefix('ui://')}"
