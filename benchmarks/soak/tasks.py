@@ -74,7 +74,11 @@ class Tasks:
     async def _ask(self, client: PlainClient, number: int) -> None:
         with self._noted(number):
             made = (await client.request(number, "tools/call", _call("slow_compute", number)))["result"]
-            assert made["resultType"] == "task", made
+            if made["resultType"] != "task":
+                # The database was too slow to keep it, so the gateway waited for it.
+                self._check(number, made)
+                self.log.ended["awaited, because they could not be kept"] += 1
+                return
             found = await self._until_ended(client, number, made["taskId"])
             self._check(number, found["result"])
             self.log.ended["asked for"] += 1

@@ -10,15 +10,20 @@ from mcp_optimizer.db.tables import task
 from mcp_optimizer.db.transactions import Transactions
 from mcp_optimizer.domain.kept_tasks import KeptTask
 
+_AT_ONCE = 1_000
+"""Tasks deleted when one is added: a million that are over at the same time must not hold up the others."""
+
 
 class TaskRows(Transactions):
     """The tasks of all callers."""
 
     async def add(self, kept: KeptTask, most: int) -> bool:
-        """Write a task, unless its caller has `most` already. Tasks whose time is over are deleted first."""
+        """Write a task, unless its caller has `most` already. Some tasks whose time is over are deleted first."""
+        now = _now()
+        over = select(task.c.id).where(task.c.until_ms < now).limit(_AT_ONCE)
         async with self._writing(alone=True) as connection:
-            await connection.execute(delete(task).where(task.c.until_ms < _now()))
-            count = select(func.count()).select_from(task).where(task.c.caller == kept.caller)
+            await connection.execute(delete(task).where(task.c.id.in_(over)))
+            count = select(func.count()).select_from(task).where(task.c.caller == kept.caller, task.c.until_ms >= now)
             if (await connection.execute(count)).scalar_one() >= most:
                 return False
             await connection.execute(insert(task).values(vars(kept)))

@@ -38,6 +38,10 @@ class Cursor:
         self.has_more = True
         self._seen: set[str] = set()
 
+    def end(self) -> None:
+        """Read no further page."""
+        self.has_more = False
+
     def follow(self, page: Mapping[str, Any]) -> None:
         """Go to the page that this one names. The list ends if that is missing, repeated or overlong, or after too many
         pages.

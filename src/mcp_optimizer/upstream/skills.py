@@ -52,7 +52,7 @@ async def with_skills(listing: Listing, request: Request, limits: Limits, pacer:
             files += len(entry["resources"])
             if files > _MOST_FILES:
                 left_out.append(LeftOut("…", f"its skills have more than {_MOST_FILES:,} files; the rest are left out"))
-                cursor.has_more = False
+                cursor.end()
                 break
             found[definition.name] = definition
         fresh = _fresh(page)
