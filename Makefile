@@ -24,6 +24,7 @@ help:  ## Show what can be made
 $(VENV)/.run: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mcp-optimizer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Installing into $(VENV); the first time takes a minute or two ..."
 	$(create)
 	$(install) --editable .
 	@touch $@

@@ -29,6 +29,11 @@ def _sends_definitions(client: str) -> bool:
 
 
 @lru_cache(maxsize=1_000)
+def _own_prompt(client: str) -> int:
+    return habits_of(client).own_prompt
+
+
+@lru_cache(maxsize=1_000)
 def _tells_conversations_apart(client: str) -> bool:
     habits = habits_of(client)
     return habits.runs_for_a_conversation or bool(habits.conversation_key)
@@ -65,6 +70,7 @@ class Costs:
             _sends_definitions,
             _tells_conversations_apart,
             settings.context_window,
+            _own_prompt,
         )
 
     def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:

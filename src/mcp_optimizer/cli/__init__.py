@@ -15,7 +15,7 @@ from mcp_optimizer.runtime.lazy_imports import load_later
 from mcp_optimizer.runtime.terminal_text import printable
 
 PANELS: Final = {
-    "Start here": {"serve": "serve", "setup": "init demo"},
+    "Begin": {"serve": "serve", "setup": "init demo"},
     "Clients": {"importing": "import", "connecting": "connect disconnect"},
     "Look": {"tools": "find call read tools", "scripts": "script", "reports": "report show"},
     "Servers": {
@@ -32,7 +32,12 @@ PANELS: Final = {
     "Share": {"keys": "key", "policy": "policy", "audit": "audit"},
     "Run for good": {"service": "service", "health": "health"},
 }
-"""The sections of the help: for each, the modules of this package, and the commands of each module."""
+"""The sections of the help, after the commands that come first: for each, the modules of this package, and the
+commands of each module.
+"""
+
+FIRST: Final = tuple("import connect doctor find tools report serve dashboard add demo".split())
+"""The commands that the help shows first, in the order in which a new user needs them."""
 
 SDK: Final = ("mcp", "mcp.client", "mcp.server")
 """Packages that import much more than we use: a client, a high-level server, and its cryptography."""
@@ -61,14 +66,24 @@ def program(wanted: str = "") -> typer.Typer:
     for title, modules in PANELS.items():
         for module, commands in modules.items():
             if wanted in commands.split() or wanted not in named:
-                import_module(f"{__name__}.{module}").register(Panel(app, title))
+                import_module(f"{__name__}.{module}").register(Panel(app, title, FIRST, "Start here"))
+    app.registered_commands.sort(key=lambda one: _place(str(one.name or getattr(one.callback, "__name__", ""))))
     return app
+
+
+def _place(command: str) -> int:
+    return FIRST.index(command) if command in FIRST else len(FIRST)
 
 
 def main() -> None:
     """Exit codes: 0 success, 1 failure, 2 wrong usage or configuration."""
     load_later(*SDK)
     try:
+        if len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty():
+            from mcp_optimizer.cli.guided import lead
+
+            lead(program)
+            return
         program(sys.argv[1] if len(sys.argv) > 1 else "")()
     except OptimizerError as error:
         from mcp_optimizer.app.control.wire import failure_of

@@ -14,7 +14,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
@@ -198,15 +198,23 @@ class CommandGroup(typer.Typer):
 
 
 class Panel(CommandGroup):
-    """A titled section of the program's help: a command registered here is a command of the program itself."""
+    """A titled section of the program's help: a command registered here is a command of the program itself. Commands
+    that are among the `first` are shown in a section of their own.
+    """
 
-    def __init__(self, program: typer.Typer, title: str) -> None:
+    def __init__(self, program: typer.Typer, title: str, first: Collection[str] = (), first_title: str = "") -> None:
         super().__init__()
         self._program = program
         self._title = title
+        self._first = first
+        self._first_title = first_title
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        return self._program.command(name, **{"rich_help_panel": self._title, **options})
+        def register(function: Callable[..., Any]) -> Any:
+            title = self._first_title if (name or function.__name__) in self._first else self._title
+            return self._program.command(name, **{"rich_help_panel": title, **options})(function)
+
+        return register
 
     def add_typer(self, typer_instance: typer.Typer, **options: Any) -> None:
         self._program.add_typer(typer_instance, **{"rich_help_panel": self._title, **options})

@@ -19,7 +19,7 @@ from mcp_optimizer.cli.act_records import record_act
 from mcp_optimizer.cli.client_environment import backups_of, run_client, this_machine, this_program, variables_of
 from mcp_optimizer.cli.command_gateway import run
 from mcp_optimizer.cli.command_options import JsonFlag, complete_client, with_settings
-from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.cli.terminal import console, print_json, say_next
 from mcp_optimizer.config.settings import Settings, own_server_file
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import in_a_line, printable
@@ -85,6 +85,8 @@ def report(outcomes: Sequence[ClientOutcome], *, as_json: bool, dry_run: bool) -
             out.print(in_a_line(text), markup=False, soft_wrap=True)
         if one.status in ("connect", "connected") and one.change is not None and one.change.others:
             warn(_about_others(one))
+    if any(one.status == "connected" for one in outcomes):
+        say_next("restart the client and ask it for something", "mcp-optimizer report   (after a day of use)")
 
 
 def _sentence(one: ClientOutcome, is_one_of_many: bool) -> str:

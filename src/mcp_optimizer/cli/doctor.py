@@ -22,7 +22,7 @@ import typer
 from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, of_command, run, started, waited_for
 from mcp_optimizer.cli.command_options import JsonFlag, complete_server, with_settings
 from mcp_optimizer.cli.server_advice import advise
-from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.cli.terminal import console, print_json, say_next
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import CatalogError, ConfigurationError, listed
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
@@ -273,6 +273,7 @@ async def _doctor(inquiry: Inquiry, names: list[str], as_json: bool, fixed: list
         print_json({"healthy": healthy, "servers": rows, **about, **found, **did})
     else:
         _show(rows, about)
+        _show_total(rows)
         _show_scripts(broken)
         _show_fixes(fixed, left)
         if beside:
@@ -371,6 +372,14 @@ def _show(rows: list[dict[str, Any]], about: dict[str, str]) -> None:
         return
     failed = sum(row["status"] not in _IN_ORDER for row in rows)
     out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'no problems'}")
+
+
+def _show_total(rows: list[dict[str, Any]]) -> None:
+    tools, tokens = (sum(row[key] for row in rows) for key in ("tools", "tokens"))
+    if tools:
+        told = f"{counted(tools, 'tool')}: {tokens:,} tokens in every prompt of a client that lists all of them"
+        console().print(told, soft_wrap=True)
+        say_next("mcp-optimizer connect CLIENT   (puts the gateway into a client)", "mcp-optimizer find REQUEST")
 
 
 def _show_scripts(broken: list[dict[str, str]]) -> None:

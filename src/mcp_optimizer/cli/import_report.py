@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.cli.terminal import console, print_json, say_next
 from mcp_optimizer.config.clients.finding import FoundFile
 from mcp_optimizer.config.clients.importing import ImportOutcome, ImportPlan, PlannedEntry
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
@@ -65,6 +65,10 @@ def report(
         )
     for problem in problems:
         _say(out, problem)
+    if choices.dry_run:
+        say_next("mcp-optimizer import   (the same without --dry-run)")
+    else:
+        say_next("mcp-optimizer doctor   (starts each server once, and says what it costs)")
 
 
 def show_moves(moves: Sequence[PlannedMove], rules: RulesToWrite) -> None:

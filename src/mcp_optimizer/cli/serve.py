@@ -56,6 +56,12 @@ _LAST_ANSWER = 0.05
 """Seconds for the last responses to be written to stdout on shutdown."""
 
 
+_WAITS = """\
+Waiting for an MCP client on stdin; Ctrl-C ends it. Clients start this command by themselves:
+  mcp-optimizer connect CLIENT            puts it into a client
+  mcp-optimizer serve --http 127.0.0.1:8765   serves over HTTP instead, with the dashboard"""
+
+
 def register(app: typer.Typer) -> None:
     app.command()(serve)
 
@@ -66,6 +72,8 @@ def serve(settings: Settings) -> None:
     if settings.workers > 1 and worker_place(os.environ) is None:
         _serve_with_workers(settings)
     make_room()
+    if settings.http is None and sys.stdin.isatty():
+        print(_WAITS, file=sys.stderr)
     link = shared_link(os.environ)
     is_shared = link is None and settings.shared and settings.http is None and has_pipes()
     # The settings file wants it, which the start of the program does not look into.

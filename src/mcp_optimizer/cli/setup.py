@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcp_optimizer.cli.client_environment import PROGRAM, this_program
+from mcp_optimizer.cli.client_environment import this_program
 from mcp_optimizer.cli.command_gateway import run, started
 from mcp_optimizer.cli.command_options import JsonFlag, with_settings
 from mcp_optimizer.cli.terminal import console, print_json
@@ -55,6 +54,13 @@ DEMO_REQUESTS = (
     ("which customers are in the database", "sql query"),
     ("who is working on what on this board", ""),
     ("add a comment", "card"),
+)
+
+
+_OWN_SERVERS = (
+    ("import", "copies the servers of your MCP clients"),
+    ("doctor", "starts each server once, and says what it costs"),
+    ("connect CLIENT", "puts the gateway into a client"),
 )
 
 
@@ -139,12 +145,6 @@ async def _show_demo(optimizer: Optimizer) -> None:
     out.print(Text.assemble("▸ call_tool ", ("secureDatabaseQuery", "bold"), f" {json.dumps(query)}"))
     result = await optimizer.call("secureDatabaseQuery", query)
     out.print(Text(printable(result["content"][0]["text"])))
-    started_by = this_program()
-    entry = {"command": started_by[0], "args": [*started_by[1:], "serve", "--config", "/path/to/mcp.json"]}
-    client = {"mcpServers": {"optimizer": entry}}
-    program = Path(sys.argv[0]).name.removesuffix(".exe")
-    program = program if program.startswith("mcp-optimizer") else PROGRAM
     out.print("\n[bold]With your own servers[/]")
-    out.print(f"  {program} init     writes a starter mcp.json; or use your client's file", soft_wrap=True)
-    out.print(f"  {program} doctor   starts every server in it and reports problems", soft_wrap=True)
-    out.print(Text(f"  and in your client: {json.dumps(client)}"), soft_wrap=True)
+    for command, what in _OWN_SERVERS:
+        out.print(f"  {shlex.join(this_program())} {command:<16} {what}", markup=False, soft_wrap=True)

@@ -52,6 +52,13 @@ def print_json(value: Any) -> None:
     print(printable_json(json.dumps(value, ensure_ascii=False)))
 
 
+def say_next(*steps: str) -> None:
+    """Say what usually comes next, to a person at a terminal; programs read only the answer."""
+    if sys.stdout.isatty():
+        for number, step in enumerate(steps):
+            console().print(f"{'Next:' if number == 0 else '     '} {step}", style="cyan", markup=False, soft_wrap=True)
+
+
 def is_terminal() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -61,6 +61,8 @@ class ClientHabits(NamedTuple):
     """
     sends_definitions: bool = False
     """Whether it was seen to send the definitions of all tools with every request."""
+    own_prompt: int = 0
+    """Tokens that it puts into every request without any server, as measured: each search of ours reads them again."""
     runs_for_a_conversation: bool = False
     """Whether it is a command, started for one conversation, so that its session is that conversation."""
     load_marks: LoadMarks | None = None

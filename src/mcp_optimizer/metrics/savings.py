@@ -16,6 +16,7 @@ The figure is meant to be one that the client's own log of requests would confir
   newest result is in the next request.
 - No result is larger than what clients give their model of one.
 - A result is in later requests only where the client tells its conversations apart. Otherwise it counts once.
+- A search of ours is a request that would not have been, and reads again what the client puts into every one.
 - Calls that overlap were made by one model request. Each other call is one, and one more request reads the last reply;
   that is the minimum possible number.
 
@@ -76,6 +77,11 @@ def no_client(_name: str) -> bool:
     return False
 
 
+def no_prompt(_name: str) -> int:
+    """Of a client whose own prompt is not known."""
+    return 0
+
+
 def every_client(_name: str) -> bool:
     """Of every client."""
     return True
@@ -96,6 +102,8 @@ class Assumptions:
     tells_conversations_apart: Callable[[str], bool] = every_client
     """Whether what a client asks for in one session, or under one name of a conversation, is one conversation."""
     window: int = WINDOW
+    own_prompt: Callable[[str], int] = no_prompt
+    """Tokens that a client, by its name, puts into every request whatever its servers are."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +183,7 @@ class Conversation:
         self._theirs = _Side(assumptions.window)
         self._baseline = 0
         self._has_definitions = True
+        self._prompt = 0
         self._last_at = math.inf
         self._told = Savings()
 
@@ -195,8 +204,10 @@ class Conversation:
             return
         if not self._has_definitions and event.kind in _SEARCHING:
             return
+        # The same in each request, but our searches make requests that would not have been.
+        self._prompt = assumed.own_prompt(event.client) if self._has_definitions else 0
         keeps = not event.session.startswith(SHARED) and assumed.tells_conversations_apart(event.client)
-        self._baseline = event.baseline_tokens if self._has_definitions else 0
+        self._baseline = event.baseline_tokens + self._prompt if self._has_definitions else 0
         began = event.at - event.milliseconds / 1_000
         self._ours.answer(self._listed, min(event.tokens, LONGEST_RESULT), began, event.at, keeps=keeps)
         if event.kind in _CALLING and event.outcome not in _OUR_FAILURES:
@@ -205,7 +216,7 @@ class Conversation:
     @property
     def _listed(self) -> int:
         """The tokens of our list in each request."""
-        return self._menu if self._has_definitions else 0
+        return self._menu + self._prompt if self._has_definitions else 0
 
     def gained(self) -> Savings:
         """The change of the savings since the last call of this method."""

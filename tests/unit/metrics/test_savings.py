@@ -63,6 +63,12 @@ def test_of_a_client_that_nothing_is_known_of_only_results_count() -> None:
     assert savings(SESSION, unknown) == savings(SESSION, Assumptions(loads_on_demand=lambda _: True))
 
 
+def test_a_search_reads_what_the_client_sends_with_every_request_once_more() -> None:
+    plain, prompted = savings(SESSION), savings(SESSION, Assumptions(own_prompt=lambda _: 7_000))
+    assert prompted.with_us.tokens - plain.with_us.tokens == 3 * 7_000
+    assert prompted.without.tokens - plain.without.tokens == 2 * 7_000
+
+
 def test_no_request_is_larger_than_the_models_window() -> None:
     calls = [event(CALL, 100, n, full=20_000, baseline_tokens=0) for n in range(1_000)]
     found = savings([event(LOAD, 0), *calls], Assumptions(window=50_000))

@@ -76,5 +76,7 @@ CONTINUE = ClientProgram(
     ),
     writing=EntryWriting(types=("stdio", "streamable-http"), in_list=True),
     says=("continue",),
-    habits=ClientHabits(asks_by_tool=True, reads=Reads.TEXT, sends_definitions=True, runs_for_a_conversation=True),
+    habits=ClientHabits(
+        asks_by_tool=True, reads=Reads.TEXT, sends_definitions=True, own_prompt=2_300, runs_for_a_conversation=True
+    ),
 )

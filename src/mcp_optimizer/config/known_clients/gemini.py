@@ -77,6 +77,7 @@ GEMINI = ClientProgram(
         reads_meta=ReadsMeta.OF_ERRORS,
         added_arguments=frozenset({"wait_for_previous"}),
         sends_definitions=True,
+        own_prompt=11_000,
         runs_for_a_conversation=True,
     ),
 )

@@ -154,5 +154,7 @@ OPENCODE = ClientProgram(
     writing=EntryWriting(reference="{env:%s}", local=_local, remote=_remote),
     permissions=PermissionReading(of_file=_permissions),
     says=("opencode",),
-    habits=ClientHabits(asks_by_tool=True, reads=Reads.TEXT, sends_definitions=True, runs_for_a_conversation=True),
+    habits=ClientHabits(
+        asks_by_tool=True, reads=Reads.TEXT, sends_definitions=True, own_prompt=7_300, runs_for_a_conversation=True
+    ),
 )

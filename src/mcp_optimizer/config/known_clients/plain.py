@@ -100,6 +100,7 @@ KIMI = ClientProgram(
         reads=Reads.BOTH,
         reads_meta=ReadsMeta.ALWAYS,
         sends_definitions=True,
+        own_prompt=20_000,
         runs_for_a_conversation=True,
     ),
 )
