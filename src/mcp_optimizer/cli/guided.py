@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import click
 import typer
 
 from mcp_optimizer.cli.client_environment import this_machine
@@ -96,7 +95,7 @@ def lead(program: Callable[[str], typer.Typer]) -> None:
     def run(words: Sequence[str]) -> int:
         try:
             code = typer.main.get_command(program(words[0])).main(list(words), "mcp-optimizer", standalone_mode=False)
-        except (OptimizerError, click.ClickException) as error:
+        except OptimizerError as error:
             console().print(in_a_line(f"error: {error}"), style="red", markup=False, soft_wrap=True)
             return 1
         except SystemExit as ended:
