@@ -370,7 +370,7 @@ class _HeardAgain:
 
     def answered(self, outcome: Outcome | None) -> None:
         if not self.is_settled.is_set():
-            self._settle(outcome == self._said.result)
+            self._settle(_but_extensions(outcome) == _but_extensions(self._said.result))
         elif outcome is not None and self._said.id is not None:
             self._out.tell(response(self._said.id, outcome), self._said.id)
 
@@ -378,6 +378,14 @@ class _HeardAgain:
         self.is_settled.set()
         if not is_same and not self._said.is_from_before:
             logger.error("A request was answered early, and not as the server answers it. Please report this.")
+
+
+def _but_extensions(outcome: Any) -> Any:
+    """A greeting without its extensions: an early one declares all, because the servers are not known yet."""
+    capabilities = outcome.get("capabilities") if isinstance(outcome, Mapping) else None
+    if not isinstance(capabilities, Mapping) or "extensions" not in capabilities:
+        return outcome
+    return {**outcome, "capabilities": {key: value for key, value in capabilities.items() if key != "extensions"}}
 
 
 def _has_envelope(params: Mapping[str, Any]) -> bool:
