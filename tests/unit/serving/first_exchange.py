@@ -18,9 +18,13 @@ from mcp_optimizer.serving.stdio import serve_pipes
 
 PATIENCE = 30
 
-FIRST = FirstRequests(
-    lambda client: own_tools(split_calls=splits_calls(habits_of(client), None)), __version__, DEFAULT_LIMITS, Signpost()
-)
+
+def tools_of(client: str) -> tuple[dict[str, Any], ...]:
+    habits = habits_of(client)
+    return own_tools(split_calls=splits_calls(habits, None), reads_lists=habits.reads_references)
+
+
+FIRST = FirstRequests(tools_of, __version__, DEFAULT_LIMITS, Signpost())
 
 
 def encoded(messages: Sequence[Any]) -> list[bytes]:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer import Optimizer, __version__
-from mcp_optimizer.config.known_clients.table import HABITS, habits_of
-from mcp_optimizer.domain.own_tools import Signpost, own_tools, splits_calls
+from mcp_optimizer.config.known_clients.table import HABITS
+from mcp_optimizer.domain.own_tools import Signpost, own_tools
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.serving.early_answers import FirstRequests
-from tests.unit.serving.first_exchange import FIRST, answered_early, by_id, encoded, replies_to
+from tests.unit.serving.first_exchange import FIRST, answered_early, by_id, encoded, replies_to, tools_of
 
 NOTES_SERVER = Path(__file__).parents[2] / "servers" / "notes.py"
 NOTHING: dict[str, Any] = {"database": "none", "encoder": "none", "history": False}
@@ -93,9 +93,7 @@ async def test_split_calls_are_listed_early_too() -> None:
     [("codex-mcp-client", True), ("claude-code", True), ("qwen-cli-mcp-client-x", True), ("mcp", False)],
 )
 async def test_clients_that_ask_by_tool_get_calls_that_only_read_apart(client: str, is_split: bool) -> None:
-    requests = FirstRequests(
-        lambda name: own_tools(split_calls=splits_calls(habits_of(name), None)), __version__, DEFAULT_LIMITS
-    )
+    requests = FirstRequests(tools_of, __version__, DEFAULT_LIMITS)
     opening = hello()
     opening["params"]["clientInfo"] = {"name": client, "version": "1"}
     messages = [opening, request("tools/list")]
