@@ -44,7 +44,7 @@ from mcp_optimizer.results.tool_limits import (
 )
 from mcp_optimizer.runtime.lazy import lazy
 
-NOTICE_ROOM = 95
+NOTICE_ROOM = 80
 """Tokens reserved for the notice."""
 
 PIECE_ROOM = 100
