@@ -163,7 +163,7 @@ def try_out(image: Image, steps: list[Step]) -> None:
     said = refused.communicate(timeout=_PATIENCE)[0]
     if refused.returncode != 2 or "there is no key" not in said:
         raise SystemExit(f"it should refuse to start without keys: {refused.returncode} {said}")
-    image.run([program, "key", "create", "--name", "first"])
+    image.run([program, "key", "create", "--name", "first", "--demo"])
     serving = started(image, command, environment)
     try:
         check = [program, *health_command(steps)[1:]]

@@ -220,9 +220,11 @@ async def _somebody_may_call(settings: Settings, host: str) -> None:
         print(f"warning: keys cannot be verified yet: {error}", file=sys.stderr)
         return
     if not found:
+        # The demo has a database of its own.
+        command = "mcp-optimizer key create --name NAME" + " --demo" * settings.demo
         raise ConfigurationError(
             f"Serving on {host} is reachable from other machines, and there is no key yet. Make one with "
-            f"`mcp-optimizer key create --name NAME`, {how}."
+            f"`{command}`, {how}."
         )
 
 
