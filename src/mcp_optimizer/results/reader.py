@@ -22,6 +22,7 @@ from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.result_store import ResultStore
 from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Text, decoded, json_value, size_of
 from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
+from mcp_optimizer.results.table_texts import data_value
 from mcp_optimizer.results.tool_limits import CUT, Extent
 
 PAGE_META_KEY = "mcp-optimizer/page"
@@ -173,7 +174,7 @@ class ResultReader:
 
 
 def _values(pieces: list[tuple[int, bytes]]) -> Any:
-    values = [json_value(decoded(text)) for _, text in joined(pieces)]
+    values = [_data(decoded(text)) for _, text in joined(pieces)]
     if any(value is NO_JSON for value in values):
         raise InvalidRequest(NEEDS_JSON)
     return values[0] if len(values) == 1 else values
@@ -196,6 +197,11 @@ def _too_large(result: KeptResult, most: int) -> InvalidRequest:
     return InvalidRequest(
         f"The result {quoted(result.id)} is too large for an argument (at most {most:,} characters). Select less of it."
     )
+
+
+def _data(text: str) -> Any:
+    value = json_value(text)
+    return data_value(text) if value is NO_JSON else value
 
 
 def _matching(pieces: list[tuple[int, bytes]], first: int, wanted: str) -> list[tuple[int, str]]:

@@ -23,6 +23,7 @@ from mcp_optimizer.limits import Limits
 from mcp_optimizer.results.notices import Selection
 from mcp_optimizer.results.projection import Projection, TooMuch
 from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Reading, compact
+from mcp_optimizer.results.table_texts import data_value
 
 MOST_SELECTED = 64_000_000
 """Maximum bytes of JSON for `select`."""
@@ -38,7 +39,10 @@ _CHUNK = 256 * 1024
 _REFUSED = 3
 """The exit code of a refusal; the output is then the reason."""
 
-NEEDS_JSON = "select needs JSON, and this result is plain text. Use search, or read it with offset."
+NEEDS_JSON = (
+    "select needs data (JSON, a table, CSV or a Python literal), and this result is plain text. Use search, or read it "
+    "with offset."
+)
 
 
 class Selecting:
@@ -176,8 +180,10 @@ async def _small(reading: Reading) -> AsyncIterator[bytes]:
 
 def _value(reading: Reading) -> Any:
     value = reading.value if reading.structured is NO_JSON else reading.structured
+    if value is NO_JSON and len(reading.slots) == 1:
+        value = data_value(str(reading.slots[0].text))
     if value is NO_JSON or isinstance(value, RawJson):
-        raise InvalidRequest("the result is not JSON")
+        raise InvalidRequest("the result is neither JSON nor a table")
     return value
 
 
