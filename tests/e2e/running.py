@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 from urllib.parse import urlsplit
 
 import mcp_types as types
@@ -161,7 +161,13 @@ def said_in(result: types.CallToolResult) -> dict[str, Any]:
     return said
 
 
-async def until_found(client: Client, query: str, name: str, seconds: float = 15) -> dict[str, Any]:
+class Asks(Protocol):
+    """A client, or what stands for one."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any: ...
+
+
+async def until_found(client: Asks, query: str, name: str, seconds: float = 15) -> dict[str, Any]:
     """Call find_tool until it returns the tool, as a model does while a server is still starting."""
     async with asyncio.timeout(seconds):
         while True:

@@ -9,6 +9,7 @@ import random
 import re
 import sqlite3
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
+from mcp_types import CallToolResult, Implementation
 from sqlalchemy import event
 
 from mcp_optimizer import Optimizer
@@ -51,6 +53,24 @@ def requests(count: int, rng: random.Random) -> Iterator[tuple[str, dict[str, An
     return (makers[number % len(makers)]() for number in range(count))
 
 
+PROMPT = 2_300
+"""Tokens that the client below puts into each of its requests whatever its servers are."""
+KNOWN = Implementation(name="continue", version="1")
+"""A client that is known to send all definitions, and to tell its conversations apart."""
+
+
+class Unhurried:
+    """A client whose model reads each reply before it asks again: calls without a pause would be one request of it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        due = time.monotonic() + 0.15
+        await until(lambda: time.monotonic() > due)
+        return await self._client.call_tool(name, arguments)
+
+
 class Recount:
     """Reads the recording and adds up what a model received, without the gateway's own code."""
 
@@ -76,8 +96,8 @@ class Recount:
     def _answered(self, request: dict[str, Any], answer: dict[str, Any]) -> None:
         if request["method"] == "tools/list":
             listed = [json.dumps(t, ensure_ascii=False, separators=(",", ":")) for t in answer["result"]["tools"]]
-            self._menu = sum(map(self._count, listed))
-            self._add("load", self._menu)
+            self._menu = sum(map(self._count, listed)) + PROMPT
+            self._add("load", self._menu - PROMPT)
         elif request["method"] == "tools/call":
             tokens = self._call(answer)
             kind = KINDS.get(request["params"]["name"], "call")
@@ -95,7 +115,7 @@ class Recount:
         result = answer["result"]
         # What a client would send of all definitions, as the reply says it.
         found = re.search(r"Saved \d+ of (\d+) tokens", result["content"][-1].get("text", ""))
-        self.baseline = int(found[1]) if found else self.baseline
+        self.baseline = int(found[1]) + PROMPT if found else self.baseline
         return sum(self._count(block["text"]) for block in result["content"] if block["type"] == "text")
 
     def _is_wrong(self, answer: dict[str, Any]) -> bool:
@@ -118,7 +138,7 @@ class Recount:
         return len(self._encoding.encode_ordinary(text))
 
 
-async def ask(client: Client, name: str, arguments: dict[str, Any]) -> str | None:
+async def ask(client: Unhurried, name: str, arguments: dict[str, Any]) -> str | None:
     """Call a tool. Returns the id of the kept result if the result was cut."""
     try:
         result = await client.call_tool(name, arguments)
@@ -129,7 +149,7 @@ async def ask(client: Client, name: str, arguments: dict[str, Any]) -> str | Non
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_two_hundred_requests_are_reported_to_the_token(
+async def test_a_hundred_requests_are_reported_to_the_token(
     write_servers: WriteServers, tmp_path: Path, mode: str
 ) -> None:
     config = write_servers({"one": plain_server("one"), "two": plain_server("two", "--tools", 12)})
@@ -140,24 +160,25 @@ async def test_two_hundred_requests_are_reported_to_the_token(
     gateway = [*WARM, "serve", *map(str, options)]
     passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
     tapped = StdioServerParameters(command=sys.executable, args=[str(WIRETAP), str(recording), *gateway], env=passed)
-    async with Client(tapped, mode=mode) as client:
-        await client.list_tools()
+    async with Client(tapped, mode=mode, client_info=KNOWN) as quick:
+        await quick.list_tools()
+        client = Unhurried(quick)
         for server in ("one", "two"):
             await until_found(client, f"{server} structured facts", f"{server}__facts")
         await client.call_tool("find_tool", {"tool_description": "structured facts"})
-        for name, arguments in requests(200, random.Random(7)):
+        for name, arguments in requests(90, random.Random(7)):
             if (result_id := await ask(client, name, arguments)) is not None:
                 await ask(client, "read_result", {"result_id": result_id})
     counted = Recount(recording)
     report = (await command("report", "--config", config, "--database", database, "--json")).json
     usage = report["usage"]
-    assert sum(counted.times.values()) >= 200
+    assert sum(counted.times.values()) >= 100
     assert {row["kind"]: row["times"] for row in usage["kinds"]} == counted.times
     assert {row["kind"]: row["tokens"] for row in usage["kinds"]} == counted.tokens
     saved = usage["savings"]
     assert saved["requests"]["with"] == counted.requests
     assert saved["tokens"]["with"] == counted.read
-    assert report["baseline_tokens"] > report["sent_tokens"] == counted.baseline
+    assert report["baseline_tokens"] > report["sent_tokens"] == counted.baseline - PROMPT
     assert saved["tokens"]["without"] == counted.without
     # Limits cut some results; `before` counts them uncut.
     assert usage["results"]["before"] > usage["results"]["after"] > 0
