@@ -224,7 +224,7 @@ async def listed_once(world: World) -> None:
 
 async def test_known_tools_are_found_while_their_server_starts_and_a_call_waits_for_it(world: World) -> None:
     await listed_once(world)
-    async with talk(world) as talking:
+    async with talk(world, "--start-servers", "with the gateway") as talking:
         await talking.answers(*SHAKE[0], seconds=PATIENCE)
         [found] = await talking.answers(call("find_tool", 1, **FIND), seconds=PATIENCE)
         assert text_of(found).startswith("write_note(")

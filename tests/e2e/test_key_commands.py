@@ -31,7 +31,7 @@ async def test_a_key_is_made_shown_once_listed_and_revoked_without_starting_a_se
         None,
     )
     shown = await command("key", "list", "--database", database)
-    assert "1 living key" in shown.out
+    assert "1 key in use" in shown.out
     assert key.split("_", 2)[2] not in listed.out + listed.err + shown.out
     assert (await command("key", "revoke", "ci", "--database", database)).code == 0
     again = await command("key", "revoke", "ci", "--database", database)
@@ -58,7 +58,7 @@ async def test_a_key_is_made_shown_once_listed_and_revoked_without_starting_a_se
         (["create", "--name", "ci", "--risk", "all"], "destructive"),
         (["create", "--name", "ci", "--database", "none"], "--database none"),
         (["create"], "--name"),
-        (["revoke", "nobody"], "There is no key 'nobody'. Living keys: taken."),
+        (["revoke", "nobody"], "There is no key 'nobody'. Keys in use: taken."),
         (["create", "--name", "taken"], "There is a key 'taken' already"),
     ],
 )

@@ -88,5 +88,5 @@ async def test_a_large_result_is_cut_searched_and_selected_in(write_servers: Wri
         picked = await optimizer.call("structured", {"size": SIZE}, select="items[?id < `3`].id")
         assert json.loads(picked["content"][0]["text"]) == [0, 1, 2]
         lines = await optimizer.call("lines", {"size": SIZE})
-        with pytest.raises(InvalidRequest, match="select needs JSON"):
+        with pytest.raises(InvalidRequest, match="select needs data"):
             await optimizer.read_result(lines["_meta"]["mcp-optimizer/result"]["resultId"], select="a")
