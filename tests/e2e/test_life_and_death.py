@@ -286,13 +286,19 @@ async def test_a_script_that_starts_the_gateway_inside_itself_is_stopped_by_its_
     options = "--database none --encoder none --restart-pause 60"
     script.write_text(f"exec {sys.executable} -m mcp_optimizer serve --config {config} {options} # {marker}\n")
     inside = f"serve\0--config\0{config}"
+    seen = set[int]()
+
+    async def nested() -> None:
+        now = set[int]()
+        # The fourth gateway, three deep, reports the nesting and exits.
+        while not (3 in seen and now == {0, 1, 2}):
+            now = depths(inside)
+            seen.update(now)
+            await asyncio.sleep(0.05)
+
+    # From the beginning, because the fourth may have come and gone when the first lists its tools.
+    looking = asyncio.create_task(nested())
     async with gateway(config, "stdio"):
-        seen = now = depths(inside)
-        async with asyncio.timeout(60):
-            # The fourth gateway, three deep, reports the nesting and exits.
-            while not (3 in seen and now == {0, 1, 2}):
-                now = depths(inside)
-                seen |= now
-                assert max(seen) <= 3
-                await asyncio.sleep(0.1)
+        await asyncio.wait_for(looking, 60)
+    assert max(seen) == 3
     await until_gone(inside, 10)

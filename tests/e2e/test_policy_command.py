@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.domain.principal import Risk
 from tests.e2e.made_keys import made_key
 from tests.e2e.running import Finished, command
@@ -74,8 +75,11 @@ async def test_a_caller_is_who_the_rules_mean_and_an_unknown_one_is_an_error(tmp
     await made_key("ada", Risk.DESTRUCTIVE)
     await made_key("eve", Risk.DESTRUCTIVE)
 
+    # The demo has a database of its own, in which these keys are not.
+    options = ["--settings", settings, "--database", load_settings().database_place]
+
     async def test(caller: str, *more: str) -> Finished:
-        return await command("policy", "test", "list_tables", "--settings", settings, "--caller", caller, *more)
+        return await command("policy", "test", "list_tables", *options, "--caller", caller, *more)
 
     for given, meant, effect in (
         ("ada", "key:ada", "deny"),
