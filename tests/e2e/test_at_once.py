@@ -405,7 +405,7 @@ async def test_what_was_listed_is_announced_as_gone_when_the_server_does_not_sta
 
 async def test_a_server_that_comes_up_with_another_list_announces_it_and_the_next_start_knows_it(world: World) -> None:
     await listed_once(world)
-    async with talk(world) as talking:
+    async with talk(world, "--start-servers", "with the gateway") as talking:
         await talking.answers(*SHAKE[0], seconds=PATIENCE)
         await talking.send(INITIALIZED)
         assert (await names_in(talking))[0] == SUMMARIZE
