@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -109,6 +110,12 @@ async def stdio_client(
         if process.returncode is None:
             process.kill()
         await process.wait()
+        # A shared gateway may hold the pipes a little longer than the client's process lives.
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        with contextlib.suppress(TimeoutError, ValueError):
+            await asyncio.wait_for(process.stdout.read(), 5)
 
 
 class HttpClient:

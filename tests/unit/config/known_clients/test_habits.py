@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mcp_optimizer.config.known_clients.table import HABITS, habits_of
@@ -56,4 +58,17 @@ def test_the_page_about_clients_names_every_known_one_as_it_is() -> None:
             added_arguments=frozenset(key.strip(" `") for key in added.split(",") if key),
         )
         said |= {name.strip(" `"): habits for name in names.split(",")}
-    assert said == HABITS
+    assert {name: habits._replace(**of_savings(name)) for name, habits in said.items()} == HABITS
+
+
+def of_savings(client: str) -> dict[str, Any]:
+    """What the page says about the savings of a client."""
+    rows = [line for line in (ROOT / "docs" / "clients.md").read_text().splitlines() if f"| for `{client}` |" in line]
+    if not rows:
+        return {}
+    _, sends, own, one = (cell.strip() for cell in rows[0].strip("|").split("|"))
+    return {
+        "sends_definitions": sends == "yes",
+        "own_prompt": 0 if own == "not known" else int(own.replace(",", "")),
+        "runs_for_a_conversation": one == "yes",
+    }
