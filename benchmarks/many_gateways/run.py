@@ -63,7 +63,8 @@ class Run:
         if programs is None:
             raise FileNotFoundError("PostgreSQL is not installed")
         config = self.folder / "mcp.json"
-        entry = {"command": sys.executable, "args": [str(SERVER), str(self.folder)]}
+        # As docs/many-gateways.md advises: otherwise the first calls after a restart wait for the server as well.
+        entry = {"command": sys.executable, "args": [str(SERVER), str(self.folder)], "start": "with the gateway"}
         config.write_text(json.dumps({"mcpServers": {"soak": entry}}), encoding="utf-8")
         limits = {"max_connections": "60", "superuser_reserved_connections": "0"}
         with ExitStack() as stack:
