@@ -9,7 +9,7 @@ from mcp_optimizer import __version__
 from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.extensions import WHILE_STARTING
-from mcp_optimizer.domain.own_tools import ScriptMode, own_tools, splits_calls
+from mcp_optimizer.domain.own_tools import ScriptMode, tools_for
 from mcp_optimizer.runtime.lazy_imports import quick_imports
 from mcp_optimizer.serving.early_answers import FirstRequests
 from mcp_optimizer.serving.signpost_file import read_signpost
@@ -20,9 +20,7 @@ def first_requests(settings: Settings) -> FirstRequests:
     scripts = ScriptMode(settings.scripts)
 
     def tools_of(client: str) -> tuple[dict[str, Any], ...]:
-        habits = habits_of(client)
-        split = splits_calls(habits, settings.split_calls)
-        return own_tools(split_calls=split, scripts=scripts, reads_lists=habits.reads_references)
+        return tools_for(habits_of(client), settings.split_calls, scripts=scripts)
 
     signpost = None if settings.mode == "transparent" else read_signpost(settings)[0]
     known = tools_of if lists_only_own_tools(settings) else None

@@ -262,6 +262,18 @@ def splits_calls(habits: ClientHabits, wanted: bool | None) -> bool:
     return habits.asks_by_tool if wanted is None else wanted
 
 
+def tools_for(
+    habits: ClientHabits, split_calls: bool | None, *, scripts: ScriptMode = ScriptMode.OFF, native: bool = False
+) -> tuple[dict[str, Any], ...]:
+    """Our tools as a client with these habits sees them, early or later. `split_calls`: what the settings say."""
+    return own_tools(
+        split_calls=splits_calls(habits, split_calls),
+        scripts=scripts,
+        native=native,
+        reads_lists=habits.reads_references,
+    )
+
+
 def own_tools(
     *, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF, native: bool = False, reads_lists: bool = True
 ) -> tuple[dict[str, Any], ...]:

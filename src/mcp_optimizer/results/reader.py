@@ -6,7 +6,7 @@ Every reply is an ordinary result within the token limit of the result it comes 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -174,18 +174,24 @@ class ResultReader:
 
 
 def _values(pieces: list[tuple[int, bytes]]) -> Any:
-    values = [_data(decoded(text)) for _, text in joined(pieces)]
-    if any(value is NO_JSON for value in values):
+    value = _value_of([decoded(text) for _, text in joined(pieces)], _data)
+    if value is NO_JSON:
         raise InvalidRequest(NEEDS_JSON)
-    return values[0] if len(values) == 1 else values
+    return value
 
 
 def _as_value(pieces: list[tuple[int, bytes]]) -> Any:
     """The JSON of a result, or its texts if they are none."""
     texts = [decoded(text) for _, text in joined(pieces)]
-    values = [json_value(text) for text in texts]
+    value = _value_of(texts, json_value)
+    return "\n".join(texts) if value is NO_JSON else value
+
+
+def _value_of(texts: Sequence[str], read: Callable[[str], Any]) -> Any:
+    """The value of a text, or the list of those of several; NO_JSON if one of them has none."""
+    values = [read(text) for text in texts]
     if any(value is NO_JSON for value in values):
-        return "\n".join(texts)
+        return NO_JSON
     return values[0] if len(values) == 1 else values
 
 

@@ -32,8 +32,7 @@ from mcp_optimizer.domain.own_tools import (
     NO_SIGNPOST,
     ScriptMode,
     Signpost,
-    own_tools,
-    splits_calls,
+    tools_for,
 )
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, quoted
 from mcp_optimizer.gateway.app_pages import shows_pages
@@ -211,12 +210,7 @@ class _Answers:
             signpost = await self._signpost(caller)
             options = self._options
             habits = habits_of(caller.client)
-            own = own_tools(
-                split_calls=splits_calls(habits, options.split_calls),
-                scripts=options.scripts,
-                native=options.native,
-                reads_lists=habits.reads_references,
-            )
+            own = tools_for(habits, options.split_calls, scripts=options.scripts, native=options.native)
             # Text for the client alone costs the model nothing, so it is not counted.
             tools = [*signpost.on(own), *registered]
             listed = {"tools": [*signpost.on(own, habits), *registered]}

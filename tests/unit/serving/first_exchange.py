@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_optimizer import Optimizer, __version__
 from mcp_optimizer.config.known_clients.table import habits_of
-from mcp_optimizer.domain.own_tools import Signpost, own_tools, splits_calls
+from mcp_optimizer.domain.own_tools import Signpost, tools_for
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, FirstRequests, Stage
 from mcp_optimizer.serving.pipes import open_pipes
@@ -20,8 +20,7 @@ PATIENCE = 30
 
 
 def tools_of(client: str) -> tuple[dict[str, Any], ...]:
-    habits = habits_of(client)
-    return own_tools(split_calls=splits_calls(habits, None), reads_lists=habits.reads_references)
+    return tools_for(habits_of(client), None)
 
 
 FIRST = FirstRequests(tools_of, __version__, DEFAULT_LIMITS, Signpost())
