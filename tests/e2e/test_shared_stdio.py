@@ -205,7 +205,7 @@ def pretending(name: str, said: dict[str, object] | None) -> Iterator[list[bytes
     folder = made_folder(os.environ)
     assert folder is not None
     heard: list[bytes] = []
-    with socket.socket(socket.AF_UNIX) as listening:
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.ExitStack() as links:
         listening.bind(str(folder / name))
         listening.listen()
 
@@ -214,13 +214,17 @@ def pretending(name: str, said: dict[str, object] | None) -> Iterator[list[bytes
                 while True:
                     connection, _ = listening.accept()
                     link = ProcessLink(connection)
+                    links.callback(link.close)
                     if said is not None:
                         link.say(wire.HELLO, json.dumps(said).encode())
                     heard.append(b"".join(one.kind for one in link.hear() or []))
 
-        threading.Thread(target=answer, daemon=True).start()
+        answering = threading.Thread(target=answer)
+        answering.start()
         yield heard
         (folder / name).unlink(missing_ok=True)
+        listening.shutdown(socket.SHUT_RDWR)
+        answering.join(10)
 
 
 @pytest.mark.parametrize("said", [None, {}, {**hello(), "version": "0"}, hello()], ids=["silent", "odd", "old", "lies"])
