@@ -48,6 +48,24 @@ def arranged() -> Iterator[Booking]:
     yield booking("Lagoon", date(2026, 11, 27), "13:00", "Team lunch, clearing up", "Mira Sand", people=2)
 
 
+def of_december() -> Iterator[Booking]:
+    """Those that later tasks are about: a week of one person, with a series, and a room that is taken one morning."""
+    for day, room, time, title in [
+        (14, "Cedar", "10:00", "Interview"),
+        (14, "Fjord", "15:00", "Supplier call"),
+        (15, "Dune", "09:00", "Planning"),
+        (17, "Harbour", "13:00", "Training"),
+        (18, "Aurora", "16:00", "Review"),
+        (21, "Cedar", "10:00", "Interview"),
+    ]:
+        yield booking(room, date(2026, 12, day), time, title, "Lin Zhao", people=3)
+    for week in range(4):
+        day = date(2026, 12, 2) + timedelta(weeks=week)
+        yield booking("Lagoon", day, "14:00", "Reading circle", "Lin Zhao", people=9, series="R-5")
+    yield booking("Cedar", date(2026, 12, 15), "10:00", "Interview", "Jon Hale", people=3)
+    yield booking("Borealis", date(2026, 12, 16), "09:00", "One to one", "Ruth Adler", people=2)
+
+
 def all_bookings() -> list[Booking]:
-    found = [*everyday(random.Random(15)), *arranged()]
+    found = [*everyday(random.Random(15)), *arranged(), *of_december()]
     return [{"booking_id": f"B-{number}", **one} for number, one in enumerate(found, 1001)]

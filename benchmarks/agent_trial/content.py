@@ -24,6 +24,27 @@ TEXTS = {
     "contracts/hallberg.md": "Contract with Hallberg GmbH, ends 2027-01-31, notice period three months.\n",
     "contracts/brandt.md": "Contract with Brandt AG, ends 2026-12-31, notice period one month.\n",
 }
+INVOICES = [
+    ("Castell Print", 480, True),
+    ("Norvik", 1_250, True),
+    ("Lumen & Co", 95, False),
+    ("Norvik", 640, True),
+    ("Oduya", 2_310, True),
+    ("Castell Print", 1_115, False),
+    ("Norvik", 720, False),
+    ("Lumen & Co", 310, True),
+    ("Oduya", 1_890, True),
+    ("Castell Print", 260, True),
+    ("Norvik", 1_075, False),
+    ("Oduya", 455, True),
+    ("Lumen & Co", 130, True),
+    ("Castell Print", 905, True),
+]
+"""Sender, euros, whether it is paid; numbered from 2401 on."""
+
+PLUGINS = {"csv": False, "excel": True, "html": False, "json": True, "pdf": True, "yaml": False}
+"""Repositories inside the repository: whether each has a change that is not committed."""
+
 TRIPS = [("Lisbon", 4, 820.5), ("Oslo", 2, 640), ("Kyoto", 9, 2980.25), ("Porto", 3, 510)]
 
 CARRIERS = ["Norda", "Swiftline", "Parcelo", "Kurier Nord", "Transvia"]
@@ -78,6 +99,12 @@ def write_files(folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    invoices = folder / "invoices"
+    invoices.mkdir()
+    for number, (sender, euros, is_paid) in enumerate(INVOICES, 2401):
+        status = "paid" if is_paid else "open"
+        text = f"Invoice {number} from {sender}\nAmount: {euros:,} EUR\nStatus: {status}\n"
+        (invoices / f"invoice-{number}.txt").write_text(text, encoding="utf-8")
     rows = ",\n".join(json.dumps(row) for row in shipments())
     (folder / "shipments.json").write_text(f"[{rows}]\n", encoding="utf-8")
 
@@ -97,14 +124,12 @@ def shipments() -> list[dict[str, Any]]:
 
 
 def write_repository(folder: Path) -> None:
-    """Two commits and another branch; one changed and one untracked file."""
+    """Two commits and another branch; one changed and one untracked file; plugins, each a repository."""
     folder.mkdir()
     code = folder / "calc.py"
     operators = {"add": "+", "mul": "*", "div": "/"}
     functions = [f"def {name}(a, b):\n    return a {sign} b\n" for name, sign in operators.items()]
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "config", "user.email", "trial@example.org")
-    git(folder, "config", "user.name", "Trial")
+    start(folder)
     for count, message in [(1, "Add calc"), (2, "Add mul")]:
         code.write_text("\n\n".join(functions[:count]), encoding="utf-8")
         git(folder, "add", ".")
@@ -113,6 +138,28 @@ def write_repository(folder: Path) -> None:
             git(folder, "branch", "feature/sub")
     code.write_text("\n\n".join(functions), encoding="utf-8")
     (folder / "README.md").write_text("# Calc\n", encoding="utf-8")
+    with (folder / ".git" / "info" / "exclude").open("a", encoding="utf-8") as ignored:
+        ignored.write("plugins/\n")
+    for name, is_changed in PLUGINS.items():
+        write_plugin(folder / "plugins" / name, is_changed)
+
+
+def write_plugin(folder: Path, is_changed: bool) -> None:
+    """One commit, and maybe a change."""
+    folder.mkdir(parents=True)
+    start(folder)
+    code = folder / "plugin.py"
+    code.write_text(f'NAME = "{folder.name}"\n', encoding="utf-8")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", f"Add the {folder.name} plugin")
+    if is_changed:
+        code.write_text(f'NAME = "{folder.name}"\nVERSION = 2\n', encoding="utf-8")
+
+
+def start(folder: Path) -> None:
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.email", "trial@example.org")
+    git(folder, "config", "user.name", "Trial")
 
 
 def git(folder: Path, *arguments: str) -> None:

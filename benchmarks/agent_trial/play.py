@@ -1,6 +1,6 @@
 """Starts everything for one player: a fresh world, gateway, client session and page.
 
-    python -m benchmarks.agent_trial.play DIR --from OTHER [--port 9100] [--mode transparent] [--source TREE] [--name N]
+    python -m benchmarks.agent_trial.play DIR --from OTHER [--port 9100] [--tasks twelve] [--mode transparent]
     python -m benchmarks.agent_trial.play DIR --stop
 
 DIR becomes the world, with prompt.md, log.jsonl, act.sh and play.json; OTHER is a world whose servers are installed.
@@ -76,11 +76,12 @@ def start(options: argparse.Namespace) -> dict[str, Any]:
     url = f"http://127.0.0.1:{port}/mcp"
     gateway = start_gateway(folder, port, options.mode, options.source.resolve())
     state: dict[str, Any] = {"url": url, "mode": options.mode, "source": str(options.source.resolve())}
+    state |= {"tasks": options.tasks}
     save(folder, {**state, "processes": [gateway]})
     conversation = client.start(url, log, socket, options.name)
     instructions, tools = asyncio.run(prompt.listed(url))
     shown = prompt.definitions(instructions, tools)
-    page = prompt.page(shown, socket.with_suffix(".sh"), folder / session.LAST)
+    page = prompt.page(shown, socket.with_suffix(".sh"), folder / session.LAST, options.tasks)
     (folder / "prompt.md").write_text(page, encoding="utf-8")
     tokens = TokenCounter().count_tokens(shown)
     state |= {"processes": [conversation, gateway], "tools": len(tools), "definition_tokens": tokens}
@@ -127,6 +128,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--from", type=Path, dest="other", metavar="OTHER", help="a world whose servers are installed")
     parser.add_argument("--port", type=int, default=0, help="of the gateway; default: a free one")
+    parser.add_argument("--tasks", choices=prompt.TASKS, default="thirty", help="which tasks; default: thirty")
     parser.add_argument("--mode", choices=["search", "transparent"], default="search", help="what the gateway lists")
     parser.add_argument("--source", type=Path, default=ROOT, help="the gateway's source tree; default: this one")
     parser.add_argument("--name", default="agent-trial", help="the client's name, as the gateway sees it")

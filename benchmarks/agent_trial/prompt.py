@@ -1,6 +1,6 @@
 """Writes the page that a player gets: instructions, tool definitions, rules and tasks.
 
-python -m benchmarks.agent_trial.prompt --url URL [--act COMMAND] [--last FILE]
+python -m benchmarks.agent_trial.prompt --url URL [--act COMMAND] [--last FILE] [--tasks thirty|twelve|all]
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import Any
 import mcp_types as types
 from mcp import Client
 
-TASKS = Path(__file__).with_name("tasks.md")
+TASKS = {
+    "thirty": [Path(__file__).with_name("tasks.md")],
+    "twelve": [Path(__file__).with_name("more_tasks.md")],
+    "all": [Path(__file__).with_name("tasks.md"), Path(__file__).with_name("more_tasks.md")],
+}
+"""Which tasks a player gets: the files that they are in."""
+
 
 PAGE = """# You are a model with tools
 
@@ -72,8 +78,14 @@ def definitions(instructions: str, tools: list[types.Tool]) -> str:
     return "\n".join([instructions, *(definition(tool) for tool in tools)]).strip()
 
 
-def page(shown: str, act: Path, last: Path) -> str:
-    return PAGE.format(act=act, last=last, definitions=shown, tasks=TASKS.read_text(encoding="utf-8"))
+def tasks(which: str) -> str:
+    """The tasks under one heading."""
+    first, *more = (path.read_text(encoding="utf-8") for path in TASKS[which])
+    return first + "".join(text.split("\n", 2)[2] for text in more)
+
+
+def page(shown: str, act: Path, last: Path, which: str) -> str:
+    return PAGE.format(act=act, last=last, definitions=shown, tasks=tasks(which))
 
 
 def main() -> None:
@@ -81,8 +93,9 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--act", type=Path, default=Path("act.sh"), help="the player's command")
     parser.add_argument("--last", type=Path, default=Path("last.txt"), help="the file with the last reply")
+    parser.add_argument("--tasks", choices=TASKS, default="thirty", help="which tasks")
     options = parser.parse_args()
-    print(page(definitions(*asyncio.run(listed(options.url))), options.act, options.last))
+    print(page(definitions(*asyncio.run(listed(options.url))), options.act, options.last, options.tasks))
 
 
 if __name__ == "__main__":

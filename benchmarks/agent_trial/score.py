@@ -41,7 +41,8 @@ class Score:
         self.context += count(json.dumps({"name": tool, "arguments": exchange["arguments"]})) + size
         self.replies[tool] += size
         self.requests += 1
-        self.errors += reply.startswith("ERROR")
+        # A list of calls is one exchange, and each of its failures would be an error of its own.
+        self.errors += exchange.get("failed", 0) or reply.startswith("ERROR")
         if tool == FIND:
             self.searches.append((json.dumps(exchange["arguments"], ensure_ascii=False), size))
 

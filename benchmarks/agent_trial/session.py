@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,23 @@ LIMIT = 60.0
 """Seconds after which a client gives a call up."""
 
 
-def text_of(result: types.CallToolResult) -> str:
-    """What a model reads of a result."""
+CALLS = "mcp-optimizer/calls"
+"""Where the gateway counts the outcomes of a list of calls, in a result's `_meta`."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model reads, and how many calls of a list failed or were not made."""
+
+    text: str
+    failed: int = 0
+
+
+def reply_of(result: types.CallToolResult) -> Reply:
     text = "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
-    return f"ERROR: {text}" if result.is_error else text
+    outcomes = (result.meta or {}).get(CALLS, {}).get("outcomes", {})
+    failed = sum(count for outcome, count in outcomes.items() if outcome != "done")
+    return Reply(f"ERROR: {text}" if result.is_error else text, failed)
 
 
 class Conversation:
@@ -38,7 +52,7 @@ class Conversation:
     def __init__(self, log: Path, limit: float = LIMIT) -> None:
         self._log = log
         self._limit = limit
-        self._call: asyncio.Task[str] | None = None
+        self._call: asyncio.Task[Reply] | None = None
         self._questions: asyncio.Queue[types.ElicitRequestParams] = asyncio.Queue()
         self._answer: asyncio.Future[types.ElicitResult] | None = None
 
@@ -54,49 +68,51 @@ class Conversation:
         if tool == ANSWER:
             reply = await self._answered(arguments)
         elif self._answer is not None:
-            reply = "ERROR: A question is open. Answer it first."
+            reply = Reply("ERROR: A question is open. Answer it first.")
         else:
             self._call = asyncio.create_task(called(client.call_tool(tool, arguments)))
             reply = await self._next()
         self._record(tool, arguments, reply)
-        return reply
+        return reply.text
 
-    async def _answered(self, arguments: dict[str, Any]) -> str:
+    async def _answered(self, arguments: dict[str, Any]) -> Reply:
         if self._answer is None:
-            return "ERROR: No question is open."
+            return Reply("ERROR: No question is open.")
         try:
             answer = types.ElicitResult.model_validate(arguments)
         except ValueError as error:
-            return f"ERROR: {error}"
+            return Reply(f"ERROR: {error}")
         self._answer.set_result(answer)
         self._answer = None
         return await self._next()
 
-    async def _next(self) -> str:
+    async def _next(self) -> Reply:
         """The call's result, or the question that comes before it."""
         assert self._call is not None
         question = asyncio.create_task(self._questions.get())
         done, _ = await asyncio.wait({self._call, question}, timeout=self._limit, return_when=asyncio.FIRST_COMPLETED)
         if question in done:
-            return question_text(question.result())
+            return Reply(question_text(question.result()))
         question.cancel()
         if self._call in done:
             return self._call.result()
         self._call.cancel()
-        return f"ERROR: The call took longer than {self._limit:g} seconds."
+        return Reply(f"ERROR: The call took longer than {self._limit:g} seconds.")
 
-    def _record(self, tool: str, arguments: dict[str, Any], reply: str) -> None:
-        line = json.dumps({"at": time.time(), "tool": tool, "arguments": arguments, "reply": reply})
+    def _record(self, tool: str, arguments: dict[str, Any], reply: Reply) -> None:
+        row: dict[str, Any] = {"at": time.time(), "tool": tool, "arguments": arguments, "reply": reply.text}
+        if reply.failed:
+            row["failed"] = reply.failed
         with self._log.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
-        self._log.with_name(LAST).write_text(reply, encoding="utf-8")
+            file.write(f"{json.dumps(row)}\n")
+        self._log.with_name(LAST).write_text(reply.text, encoding="utf-8")
 
 
-async def called(call: Awaitable[types.CallToolResult]) -> str:
+async def called(call: Awaitable[types.CallToolResult]) -> Reply:
     try:
-        return text_of(await call)
+        return reply_of(await call)
     except MCPError as error:
-        return f"ERROR: {error}"
+        return Reply(f"ERROR: {error}")
 
 
 def question_text(params: types.ElicitRequestParams) -> str:

@@ -19,6 +19,7 @@ from benchmarks.agent_trial import content, programs
 from benchmarks.paths import ROOT
 
 CHANGING = ["files", "repo", "arxiv", "sheets", "t.db", "mem.json", "tasks.json", "bookings.json", "energy.duckdb"]
+CHANGING += ["kanban.jsonl"]
 """What servers read and write, relative to the world's folder."""
 
 GATEWAY = ["catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db.lock"]
@@ -49,7 +50,7 @@ def servers(world: Path, installed: Path, python: str) -> dict[str, Any]:
         },
         "calculator": pypi("py1", "mcp-server-calculator"),
         "arxiv": pypi("py1", "arxiv-mcp-server", "--storage-path", str(world / "arxiv")),
-        "kanban": own("-m", "mcp_optimizer_demo.kanban"),
+        "kanban": own("-m", "benchmarks.agent_trial.kanban_server", str(world / "kanban.jsonl")),
         "sql": own("-m", "mcp_optimizer_demo.sql"),
         "web": own("-m", "mcp_optimizer_demo.web"),
         "excel": pypi("office", "excel-mcp-server", "stdio", "--allow-dir", str(world / "sheets")),

@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from benchmarks.agent_trial.bookings import all_bookings
-from benchmarks.agent_trial.content import write_repository
-from benchmarks.agent_trial.prompt import TASKS, definition, definitions
+from benchmarks.agent_trial.check import AWAY, MORNINGS, SPENT, STEPS, TAGGED, twelve
+from benchmarks.agent_trial.content import INVOICES, PLUGINS, git, write_bookings, write_files, write_repository
+from benchmarks.agent_trial.prompt import TASKS, definition, definitions, tasks
 from benchmarks.agent_trial.score import read_log, report, score
-from benchmarks.agent_trial.session import LAST, Conversation
+from benchmarks.agent_trial.session import CALLS, LAST, Conversation, reply_of
 from benchmarks.paths import ROOT
 from mcp import Client, StdioServerParameters
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
-ANSWERS = TASKS.with_name("answers.md")
+from mcp_optimizer_demo.web.site import load_site
+
+ANSWERS = TASKS["thirty"][0].with_name("answers.md")
 
 
 class Name(BaseModel):
@@ -134,11 +138,94 @@ async def test_definitions_are_the_instructions_and_a_line_for_each_tool() -> No
     assert json.loads(lines[0])["inputSchema"] == tools[0].input_schema
 
 
-def test_each_of_the_thirty_tasks_has_an_answer() -> None:
-    tasks = [line.partition(".")[0] for line in TASKS.read_text().splitlines() if line[:1].isdigit()]
+def test_each_task_has_an_answer() -> None:
+    numbers = [line.partition(".")[0] for line in tasks("all").splitlines() if line[:1].isdigit()]
     rows = [line.split("|")[1].strip() for line in ANSWERS.read_text().splitlines() if line.startswith("| ")]
-    assert tasks == [str(number) for number in range(1, 31)]
-    assert rows == ["task", *tasks]
+    assert numbers == [str(number) for number in range(1, 43)]
+    assert rows == ["task", *numbers]
+
+
+def test_a_player_gets_the_thirty_tasks_or_the_twelve_or_all() -> None:
+    assert tasks("thirty").splitlines()[2].startswith("1. ")
+    assert tasks("twelve").splitlines()[2].startswith("31. ")
+    thirty, twelve, every = (tasks(which).splitlines() for which in ("thirty", "twelve", "all"))
+    assert every == [*thirty, *twelve[2:]]
+
+
+def test_calls_of_a_list_that_failed_are_errors() -> None:
+    outcomes = {CALLS: {"outcomes": {"done": 3, "failed": 1, "not made": 2}}}
+    reply = reply_of(types.CallToolResult(content=[types.TextContent(text="[]")], _meta=outcomes))
+    assert (reply.text, reply.failed) == ("[]", 3)
+    rows = [{"tool": "call_tool", "arguments": {}, "reply": reply.text, "failed": reply.failed}]
+    assert score(rows, 0, len).errors == 3
+
+
+def a_world(folder: Path) -> Path:
+    """What the twelve tasks that change something are about."""
+    (folder / "files").mkdir()
+    write_files(folder / "files")
+    write_repository(folder / "repo")
+    write_bookings(folder / "bookings.json")
+    return folder
+
+
+def done_by_hand(world: Path) -> None:
+    """Do what the twelve tasks ask for."""
+    (world / "files" / "sea").mkdir()
+    for name in ("compass", "knots", "lighthouses", "maps", "tides"):
+        (world / "files" / "sea" / f"{name}.md").write_text(load_site().page(name).markdown)
+    paid = world / "files" / "invoices" / "paid"
+    paid.mkdir()
+    for at, (_, _, is_paid) in enumerate(INVOICES, 2401):
+        name = f"invoice-{at}.txt"
+        if is_paid:
+            (paid.parent / name).rename(paid / name)
+    for name, is_changed in PLUGINS.items():
+        if is_changed:
+            git(world / "repo" / "plugins" / name, "commit", "-qam", "Save work in progress")
+    booked = [row for row in all_bookings() if not (row["booked_by"] == "Lin Zhao" and row["date"] in AWAY)]
+    for day, time in MORNINGS.items():
+        row = {"booking_id": f"B-3{day}", "room": "Borealis", "date": f"2026-12-{day}", "time": time, "people": 4}
+        booked.append({**row, "title": "Morning round", "booked_by": "Trial"})
+    (world / "bookings.json").write_text(json.dumps(booked))
+
+
+def noted(world: Path, tool: str, answer: Any = None, **arguments: Any) -> None:
+    with (world / "kanban.jsonl").open("a") as lines:
+        lines.write(f"{json.dumps({'tool': tool, 'arguments': arguments, 'answer': answer})}\n")
+
+
+def test_nothing_is_done_in_a_fresh_world_and_all_once_it_was_done(tmp_path: Path) -> None:
+    world = a_world(tmp_path)
+    assert [task for task, is_done in twelve(world) if is_done] == []
+    done_by_hand(world)
+    noted(world, "create_tag", {"tag": {"tag_id": 10}}, name="spring cleaning")
+    for card in TAGGED[1:]:
+        noted(world, "add_tag_to_card", card_id=card, tag_id=10)
+    noted(world, "update_card", card_id=TAGGED[0], tag_ids_to_add=[10])
+    for name, euros in SPENT.items():
+        noted(world, "create_card", title=f"Budget 2025: {name}, {euros:,} EUR", column_id=27)
+    for at, step in reversed([*enumerate(STEPS)]):
+        noted(world, "create_subtask", card_id=155, description=step, position=at)
+    assert [task for task, is_done in twelve(world) if not is_done] == []
+    noted(world, "add_tag_to_card", card_id=121, tag_id=10)
+    noted(world, "create_card", title="Budget 2025: Sales, 1674 EUR", column_id=27)
+    (world / "files" / "sea" / "tides.md").write_text("shortened")
+    assert [task for task, is_done in twelve(world) if not is_done] == ["32", "33", "34"]
+
+
+@pytest.mark.slow
+async def test_the_kanban_server_of_the_trial_notes_what_was_changed(tmp_path: Path) -> None:
+    file = tmp_path / "kanban.jsonl"
+    arguments = ["-m", "benchmarks.agent_trial.kanban_server", str(file)]
+    command = StdioServerParameters(command=sys.executable, args=arguments, env={"PYTHONPATH": str(ROOT)})
+    async with Client(command, mode="legacy") as client:
+        await client.call_tool("list_tags", {})
+        assert (await client.call_tool("create_tag", {"name": "checkout"})).is_error
+        await client.call_tool("create_tag", {"name": "spring cleaning"})
+    (row,) = (json.loads(line) for line in file.read_text().splitlines())
+    assert (row["tool"], row["arguments"]) == ("create_tag", {"name": "spring cleaning"})
+    assert row["answer"]["tag"]["name"] == "spring cleaning"
 
 
 def test_the_world_is_the_same_each_time(tmp_path: Path) -> None:
