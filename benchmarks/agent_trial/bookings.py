@@ -50,7 +50,7 @@ def arranged() -> Iterator[Booking]:
 
 def of_december() -> Iterator[Booking]:
     """Those that later tasks are about: a week of one person, with a series, and a room that is taken one morning."""
-    for day, room, time, title in [
+    for number, room, time, title in [
         (14, "Cedar", "10:00", "Interview"),
         (14, "Fjord", "15:00", "Supplier call"),
         (15, "Dune", "09:00", "Planning"),
@@ -58,7 +58,7 @@ def of_december() -> Iterator[Booking]:
         (18, "Aurora", "16:00", "Review"),
         (21, "Cedar", "10:00", "Interview"),
     ]:
-        yield booking(room, date(2026, 12, day), time, title, "Lin Zhao", people=3)
+        yield booking(room, date(2026, 12, number), time, title, "Lin Zhao", people=3)
     for week in range(4):
         day = date(2026, 12, 2) + timedelta(weeks=week)
         yield booking("Lagoon", day, "14:00", "Reading circle", "Lin Zhao", people=9, series="R-5")
