@@ -213,3 +213,11 @@ async def test_a_bundle_is_unpacked_and_works(config: Path, contents: RegistryCo
     assert added.json["check"]["works"]
     folder = tmp_path / "xdg_data_home" / "mcp-optimizer" / "bundles" / f"weather-{sha256[:32]}"
     assert entries(config)["weather"]["args"] == [str(folder / "server.py"), "plain"]
+
+
+async def test_an_entry_says_that_a_server_with_state_in_memory_never_stops(config: Path) -> None:
+    command_line = ("--", "npx", "@playwright/mcp@0.0.83")
+    shown = await optimizer(config, "add", "web", "--dry-run", "--json", *command_line)
+    assert "It never stops when idle, because it holds an open browser." in shown.json["notes"]
+    await optimizer(config, "add", "web", "--no-check", *command_line)
+    assert entries(config)["web"]["idle_timeout"] == "never"

@@ -264,7 +264,9 @@ def build_parts(
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
     # In one batch of deferred work with the audit.
-    accounts = Accounts(gateway, counter, recorder, labels, configuration, trail.afterwards if trail else None)
+    accounts = Accounts(
+        gateway, counter, recorder, labels, configuration, trail.afterwards if trail else None, ingestion.list_tokens
+    )
     scripts = script_runner(settings, gateway, storage, shapes, names, has_one_client=has_one_client)
     kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: when the relay announces a change, the catalog must already have it.

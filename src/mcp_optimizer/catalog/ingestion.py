@@ -9,6 +9,7 @@ holds its turn without making progress.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import time
@@ -22,6 +23,7 @@ from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.skills import listed_text
 from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.runtime.deferred_work import ForegroundGate
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Vector, Vocabulary
@@ -130,7 +132,7 @@ class Ingestion:
         """Make the records of a server's tools; unchanged ones are taken from `before`. Waits for no write."""
         kept = {record.definition_hash: record for record in before}
         new = [item for item in definitions if item.definition_hash not in kept]
-        known = await self._known_counts(new)
+        known = await self._known_counts([item.definition_hash for item in new])
         # A few at a time: more threads would only slow down requests.
         async with self._reading:
             return await asyncio.to_thread(self._make, server, definitions, kept, known, said)
@@ -288,12 +290,29 @@ class Ingestion:
         except CatalogError as error:
             logger.warning("Cannot store vectors in the catalog: %s. Everything else works.", error)
 
-    async def _known_counts(self, definitions: Sequence[Definition]) -> dict[str, int]:
+    async def list_tokens(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """The tokens of a list of tools as it was sent to a client. Stored like those of definitions: a start sends the
+        same lists as the one before, and should not have to load the tokenizer for them.
+        """
+        texts = await asyncio.to_thread(lambda: [compact(tool) for tool in tools])
+        key = hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+        if known := (await self._known_counts([key])).get(key):
+            return known
+        tokens = await asyncio.to_thread(lambda: sum(map(self._counter.count_or_zero, texts)))
+        catalog = await self._opened()
+        if catalog is not None and tokens:
+            try:
+                await self._pace.wait()
+                await catalog.save_token_counts({key: tokens}, self._counter.encoding_name)
+            except CatalogError as error:
+                logger.debug("The tokens of a list are not stored: %s", error)
+        return tokens
+
+    async def _known_counts(self, hashes: Sequence[str]) -> dict[str, int]:
         catalog = await self._opened()
         if catalog is None:
             return {}
         try:
-            hashes = [definition.definition_hash for definition in definitions]
             return await catalog.token_counts(hashes, self._counter.encoding_name)
         except CatalogError as error:
             logger.warning("Cannot read the catalog: %s. Counting tokens again.", error)

@@ -15,6 +15,7 @@ from mcp_optimizer.cli.command_gateway import started
 from mcp_optimizer.cli.terminal import asked_values, console, hidden_value, is_terminal, value_of_stdin, with_full_path
 from mcp_optimizer.config.packages.draft import Draft, Gap, WantedInput, entry_of
 from mcp_optimizer.config.packages.untrusted_text import environment_name, header_name
+from mcp_optimizer.config.serverfile.state_holders import kept_running, why_kept_running
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
@@ -75,7 +76,7 @@ def filled(draft: Draft, given: AddChoices, name: str, *, asks: bool) -> FilledE
     if missing and asks:
         raise ConfigurationError(_explained(missing))
     shown = {**complete, **{one.key: (f"<{one.key}>",) for one in missing}}
-    return FilledEntry(entry_of(draft, shown), secrets, missing)
+    return FilledEntry(kept_running(entry_of(draft, shown)), secrets, missing)
 
 
 def _with_more_secrets(draft: Draft, names: Sequence[str]) -> Draft:
@@ -155,7 +156,12 @@ def preview_facts(draft: Draft, name: str, filling: FilledEntry) -> dict[str, An
         facts["missing"] = [one.key for one in filling.missing]
     if filling.secrets:
         facts["secrets"] = list(filling.secrets)
-    return {**facts, "notes": list(draft.notes)}
+    return {**facts, "notes": _notes(draft, filling)}
+
+
+def _notes(draft: Draft, filling: FilledEntry) -> list[str]:
+    why = why_kept_running(filling.entry)
+    return [*draft.notes, *([f"It {why}."] if why else [])]
 
 
 def without_query(url: str) -> str:
@@ -187,7 +193,7 @@ def show_preview(draft: Draft, name: str, filling: FilledEntry, path: Path) -> N
         line("asks for", f"{one.key}{' (secret)' if one.is_secret else ''} {one.description}")
     for stored in filling.secrets:
         line("keeps", f"the secret {stored}")
-    for note in draft.notes:
+    for note in facts["notes"]:
         line("note", note, "yellow")
     line("in", str(path), "dim")
 

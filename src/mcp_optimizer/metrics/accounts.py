@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -160,6 +160,8 @@ _MOST_COUNTED_AT_ONCE = 1_000
 _CANNOT = "Cannot record an event"
 _NOTHING: Mapping[str, Any] = {}
 
+ListTokens = Callable[[Sequence[Mapping[str, Any]]], Awaitable[int]]
+
 _Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
 """An event, and what to count for it: texts, or the tools of a list."""
 
@@ -175,7 +177,10 @@ class Accounts:
         labels: SessionLabels | None = None,
         configuration: str = "",
         afterwards: Afterwards | None = None,
+        list_tokens: ListTokens | None = None,
     ) -> None:
+        """`list_tokens` counts a list of tools that was sent, or knows its count from before."""
+        self._list_tokens = list_tokens
         self._configuration = configuration
         self._gateway = gateway
         self._counter = counter
@@ -277,7 +282,7 @@ class Accounts:
             while self._uncounted:
                 await asyncio.sleep(_TOGETHER)
                 batch, self._uncounted = self._uncounted, []
-                for (event, _, tools), tokens in zip(batch, await asyncio.to_thread(self._counts, batch), strict=True):
+                for (event, _, tools), tokens in zip(batch, await self._counts(batch), strict=True):
                     if tools:
                         self._listed = (tools, tokens)
                     all_tokens = tokens + event.tokens
@@ -286,10 +291,20 @@ class Accounts:
         finally:
             self._is_counting = False
 
-    def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
+    async def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
+        lists = [await self._count_list(tools) if tools else 0 for _, _, tools in batch]
+        if not any(texts for _, texts, _ in batch):
+            return lists
         # A text that breaks the tokenizer loses only its own count.
         count = self._counter.count_or_zero
-        return [sum(map(count, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
+        counted = await asyncio.to_thread(lambda: [sum(map(count, texts)) for _, texts, _ in batch])
+        return [one + other for one, other in zip(lists, counted, strict=True)]
+
+    async def _count_list(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        if self._list_tokens is not None:
+            return await self._list_tokens(tools)
+        count = self._counter.count_or_zero
+        return await asyncio.to_thread(lambda: sum(count(compact(tool)) for tool in tools))
 
     def _event(self, answer: AccountedAnswer, view: Snapshot, said: Parts, tokens: int) -> Event:
         server, tool = answer.tool(view, said)

@@ -16,6 +16,7 @@ from mcp_optimizer.catalog.tools import ToolRecord
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.tools import Definition, McpTool
+from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import Choking, mcp_tool, no_database, spec
@@ -142,6 +143,28 @@ async def test_a_tool_that_makes_the_real_tokenizer_panic_costs_the_others_nothi
     found = counts(await take_in(ingestion, (*TOOLS, hostile)))
     assert set(found) == {"a", "b", "c", "hostile"}
     assert min(found["a"], found["b"], found["c"]) > 10
+
+
+async def test_the_list_that_a_client_is_sent_is_counted_once_and_not_at_the_next_start(path: Path) -> None:
+    sent = [{"name": "a", "description": "First\ud800"}, {"name": "b", "description": "Second"}]
+    async with start(path) as (ingestion, _):
+        tokens = await ingestion.list_tokens(sent)
+        assert tokens == sum(TokenCounter().count_or_zero(compact(tool)) for tool in sent) > 0
+    counter = TokenCounter()
+    async with start(path, counter) as (ingestion, _):
+        assert await ingestion.list_tokens(sent) == tokens
+        assert not counter.is_loaded
+        # Another list, and the same one for another tokenizer, are others.
+        assert await ingestion.list_tokens(sent[:1]) < tokens
+    other = TokenCounter("o200k_base")
+    async with start(path, other) as (ingestion, _):
+        await ingestion.list_tokens(sent)
+        assert other.is_loaded
+
+
+async def test_without_a_database_a_list_is_counted_each_time() -> None:
+    ingestion = Ingestion(TokenCounter(), Vocabulary(), no_database)
+    assert await ingestion.list_tokens([{"name": "a"}]) > 0
 
 
 async def test_without_a_database_everything_is_counted() -> None:

@@ -18,6 +18,7 @@ from mcp_optimizer.config.clients.entries import EntryOrigin, TranslatedEntry, t
 from mcp_optimizer.config.clients.finding import ANY_FILE, FoundFile, Machine
 from mcp_optimizer.config.clients.literal_secrets import SecretsOfEntry
 from mcp_optimizer.config.known_clients.program import KeyPath
+from mcp_optimizer.config.serverfile.state_holders import kept_running, why_kept_running
 from mcp_optimizer.config.serverfile.variables import secrets_used
 from mcp_optimizer.config.textfiles.editing import with_value
 from mcp_optimizer.config.textfiles.kinds import FileKind
@@ -146,7 +147,9 @@ def _planned(
 
 
 def _taken(plan: PlannedEntry, found: TranslatedEntry, *, is_off: bool) -> PlannedEntry:
-    entry = dict(found.entry) | ({"disabled": True} if is_off else {})
+    if why := why_kept_running(found.entry):
+        plan = replace(plan, notes=(*plan.notes, why))
+    entry = kept_running(found.entry) | ({"disabled": True} if is_off else {})
     secrets = SecretsOfEntry(plan.name, entry)
     references, left = secrets.entry, tuple(dict.fromkeys(secrets.left))
     return replace(plan, entry=entry, secrets=secrets.values, with_references=references, left=left, is_there=True)

@@ -30,6 +30,7 @@ from mcp_optimizer.config.serverfile.foreign_files import (
 )
 from mcp_optimizer.config.serverfile.self_reference import SAME_FILE, starts_itself
 from mcp_optimizer.config.serverfile.spec import ALL, ServerSpec, Start, ToolSelection, Transport
+from mcp_optimizer.config.serverfile.state_holders import NEVER, lost_by_a_stop
 from mcp_optimizer.config.serverfile.variables import (
     LookUp,
     SecretValues,
@@ -119,30 +120,16 @@ def start_of(entry: Mapping[str, Any]) -> Start | None:
     return Start(said)
 
 
-_HOLDING_STATE = frozenset(
-    "@playwright/mcp @executeautomation/playwright-mcp-server @modelcontextprotocol/server-puppeteer "
-    "chrome-devtools-mcp @browsermcp/mcp @modelcontextprotocol/server-sequential-thinking "
-    "mcp-server-sequential-thinking @wonderwhy-er/desktop-commander mcp/playwright mcp/puppeteer "
-    "mcp/sequentialthinking".split()
-)
-"""Packages of servers that hold a browser, a terminal or a train of thought in memory, which a stop would lose."""
-
-
 def idle_timeout_of(entry: Mapping[str, Any], started_with: Sequence[str] = ()) -> float | None:
-    """Seconds without use after which it stops: never, if it is `started_with` a package that holds state."""
+    """Seconds without use after which it stops: never, if the words it is `started_with` show that it holds state."""
     said = entry.get("idle_timeout")
     if said is None:
-        return math.inf if any(_package(text) in _HOLDING_STATE for text in started_with) else None
-    if said == "never":
+        return math.inf if started_with and lost_by_a_stop(started_with[0], started_with[1:]) else None
+    if said == NEVER:
         return math.inf
     if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said < _LONGEST_TIMEOUT:
         raise UnusableEntry(f'"idle_timeout" must be a positive number of seconds, or "never", not {quoted(said)}')
     return float(said)
-
-
-def _package(argument: str) -> str:
-    """The name of a package without its version or tag."""
-    return re.sub(r"(?<=.)[@:=][^/]*$", "", argument)
 
 
 def tools_of(entry: Mapping[str, Any]) -> ToolSelection:
@@ -320,12 +307,12 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
     tools = tools_of(entry)
     if transport is Transport.STDIO:
         refuse_login_of_a_child(entry)
-        args = tuple(texts(entry.get("args", []), "args"))
+        command, args = required(entry, "command"), tuple(texts(entry.get("args", []), "args"))
         spec = ServerSpec(
             name=name,
             transport=transport,
             description=_purpose(description),
-            command=required(entry, "command"),
+            command=command,
             args=args,
             env=_variables_of_file(entry, path) | mapping(entry.get("env", {}), "env"),
             cwd=_folder(entry, path),
@@ -334,7 +321,7 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
             tools=tools,
             trust=trust_of(entry),
             start=start_of(entry),
-            idle_timeout=idle_timeout_of(entry, args),
+            idle_timeout=idle_timeout_of(entry, (command, *args)),
             secrets=secrets,
             unread=_unread(entry),
         )

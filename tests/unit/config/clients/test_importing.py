@@ -97,6 +97,22 @@ def test_a_disabled_server_that_is_named_is_taken_and_stays_disabled(tmp_path: P
     assert (entry.outcome, entry.entry) == (ImportOutcome.TAKEN, {"command": "x", "disabled": True})
 
 
+def test_a_server_that_holds_something_in_memory_is_written_to_never_stop_and_why(tmp_path: Path) -> None:
+    browser = {"command": "npx", "args": ["@playwright/mcp@latest"]}
+    servers = {"web": browser, "short": {**browser, "idle_timeout": 30}, "git": {"command": "git-mcp"}}
+    plan = plan_of(machine_with(tmp_path, servers), "cursor", wanted=WantedServers(["web", "git"]))
+    assert [(entry.name, dict(entry.entry), entry.notes) for entry in plan.taken] == [
+        (
+            "web",
+            {**browser, "idle_timeout": "never"},
+            ("never stops when idle, because it holds an open browser",),
+        ),
+        ("git", {"command": "git-mcp"}, ()),
+    ]
+    [short] = plan_of(machine_with(tmp_path / "other", servers), "cursor", wanted=WantedServers(["short"])).taken
+    assert dict(short.entry)["idle_timeout"] == 30
+
+
 def test_servers_of_all_projects_are_taken_when_asked_for(tmp_path: Path) -> None:
     plan = plan_of(
         made_machine(tmp_path, "claude-code"), "claude-code", wanted=WantedServers(["there"], all_projects=True)
