@@ -52,10 +52,11 @@ test: $(VENV)/.dev  ## Run all tests, those of the compression with their covera
 coverage: $(VENV)/.dev  ## Fail unless the tests reach 95 % of the branches of everything that changes a schema
 	$(PYTEST) $(COVERING) --cov=mcp_optimizer.compression --cov-branch --cov-report=term-missing --cov-fail-under=95
 
-lint: $(VENV)/.dev  ## Check style and types
+lint: $(VENV)/.dev  ## Check style and types, for this system and for others
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/other_systems.py
 
 format: $(VENV)/.dev  ## Put the code into shape
 	$(BIN)/ruff check --fix .

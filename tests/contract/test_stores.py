@@ -6,6 +6,7 @@ import base64
 import importlib.util
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -213,9 +214,10 @@ def test_values_of_the_chart_reach_their_places() -> None:
 
 
 def test_helm_accepts_the_chart() -> None:
-    if shutil.which("helm") is None:
+    program = shutil.which("helm", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if program is None:
         pytest.skip("helm is not installed")
-    subprocess.run(["helm", "lint", "--strict", str(ROOT / "deploy" / "helm")], check=True, timeout=60)
+    subprocess.run([program, "lint", "--strict", str(ROOT / "deploy" / "helm")], check=True, timeout=60)
 
 
 # The formula

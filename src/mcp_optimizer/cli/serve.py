@@ -112,12 +112,13 @@ def _start_tracing(settings: Settings) -> TracerProvider:
 
 def make_room() -> None:
     """Allow more than a thousand open files, for a thousand clients."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
+    if sys.platform != "win32":
         import resource
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        with contextlib.suppress(ValueError, OSError):
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     # A call creates some hundred objects; collecting after every seventh call would cost more than they do. The second
     # generation is collected often: while thousands of servers start, a hundred thousand new objects would stop the
     # event loop for a tenth of a second.

@@ -38,8 +38,12 @@ def listen(host: str, port: int, *, is_one_of_many: bool = False) -> socket.sock
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if is_one_of_many:
+    if sys.platform == "win32":
+        # SO_REUSEADDR there lets any program listen at our address, too, and take what clients send us.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+    else:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_one_of_many and sys.platform != "win32":
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listening.bind((host, port))

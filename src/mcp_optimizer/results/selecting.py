@@ -230,11 +230,12 @@ _NEEDED = frozenset({"PATH", "PYTHONPATH", "PYTHONHOME", "SYSTEMROOT", "LD_LIBRA
 def main() -> int:
     """Run as the process: read the values, write the selection's remarks as a line, then its text as a JSON string."""
     expression, size, limits = json.loads(sys.stdin.buffer.readline())
-    with suppress(ImportError, ValueError, OSError):
+    if sys.platform != "win32":
         import resource
 
         most = _MEMORY + _MEMORY_PER_BYTE * size
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
     data = b"[" + sys.stdin.buffer.read() + b"]"
     try:
         try:

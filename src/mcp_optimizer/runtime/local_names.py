@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import sys
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class LocalNames:
 def _bound(family: socket.AddressFamily, address: str, port: int, *, is_one_of_many: bool) -> socket.socket:
     bound = socket.socket(family)
     try:
-        if is_one_of_many:
+        if is_one_of_many and sys.platform != "win32":
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind((address, port))
     except OSError:

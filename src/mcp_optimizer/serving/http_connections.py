@@ -7,6 +7,7 @@ responses, loses only its own connection. Called by `serve`; knows nothing of MC
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import httptools
@@ -27,10 +28,10 @@ def bounded_connections(limits: Limits) -> type[HttpToolsProtocol]:
 
 def _within_open_files(limits: Limits) -> Limits:
     """Limits connections to half of the files that the system allows, because servers need some too."""
-    try:
-        import resource
-    except ImportError:
+    if sys.platform == "win32":
         return limits
+    import resource
+
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return limits

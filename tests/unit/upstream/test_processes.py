@@ -153,3 +153,41 @@ asyncio.run(main())
         for number in started(mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The platform is Windows, whose program that ends processes is a script; returns the file that it writes to."""
+    said = tmp_path / "said"
+    program = tmp_path / "System32" / "taskkill.exe"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {said}\nkill -9 "$4"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("SYSTEMROOT", str(tmp_path))
+    monkeypatch.delattr(os, "killpg")
+    monkeypatch.setattr(sys, "platform", "win32")
+    return said
+
+
+@pytest.mark.process
+async def test_on_windows_a_server_that_does_not_end_is_ended_with_everything_below_it(
+    windows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as here:
+        here.setattr(sys, "platform", "linux")
+        server = await processes.spawn(
+            ServerSpec("s", Transport.STDIO, sys.executable, (str(STUBBORN), "s", "eof", "mark"))
+        )
+    await processes.end(server, grace=0.1)
+    assert server.returncode == -signal.SIGKILL
+    assert f"/T /F /PID {server.pid}" in windows.read_text().splitlines()
+    await processes.release()
+
+
+@pytest.mark.process
+async def test_on_windows_a_server_that_is_gone_and_a_missing_program_are_no_fault(
+    windows: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SYSTEMROOT", str(tmp_path / "none"))
+    processes._signal_group(2**22 + 1, signal.SIGTERM)
+    assert not windows.exists()

@@ -89,16 +89,15 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> None:
-    if sys.platform == "win32":
-        return
-    end = time.monotonic() + _PATIENCE
-    while time.monotonic() < end:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_PAUSE)
-        else:
-            return
+    if sys.platform != "win32":
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_PAUSE)
+            else:
+                return
 
 
 def _refuse_changed(target: Path, expected: bytes | None) -> None:

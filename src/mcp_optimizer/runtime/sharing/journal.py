@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ class Standing(NamedTuple):
 
 def new_file() -> int:
     """An empty file that only its holders can reach."""
-    if hasattr(os, "memfd_create"):
+    if sys.platform == "linux":
         return os.memfd_create("mcp-optimizer", os.MFD_CLOEXEC)
     from tempfile import TemporaryFile
 

@@ -2,7 +2,8 @@
 
 Each child leads its own process group and has a mark in its environment. A watcher process (`orphans`) holds the other
 end of a pipe; when the pipe closes, it ends what is left. Called by `stdio`, which talks to the children, and by
-`header_command`; the pool releases the watcher when it stops. Windows has no watcher.
+`header_command`; the pool releases the watcher when it stops. Windows has neither groups nor a watcher: there a child
+is ended with everything below it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _KILL_GRACE = 0.3
 
 _POLL = 0.01
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-_HAS_GROUPS = sys.platform != "win32"
+_TREE_SECONDS = 2.0
+"""Seconds for Windows to end a child and what is below it."""
 
 _NO_FILES = (errno.EMFILE, errno.ENFILE, -1)
 """Error numbers of a process start if no more files may be opened; -1 is uvloop's."""
@@ -121,7 +123,7 @@ async def spawn(spec: ServerSpec, *, network: bool = True) -> PipedProcess:
             env=environment | {orphans.VARIABLE: mark},
             cwd=spec.cwd,
             # Its own process group, so its children end with it and Ctrl-C at our terminal reaches only us.
-            start_new_session=_HAS_GROUPS,
+            start_new_session=sys.platform != "win32",
         )
     except OSError as error:
         _watch.forget(mark)
@@ -139,7 +141,7 @@ def _why_not(error: OSError) -> str:
     if error.errno not in _NO_FILES:
         return f"it cannot be started: {error.strerror or error}"
     limit = ""
-    with contextlib.suppress(ImportError):
+    if sys.platform != "win32":
         import resource
 
         limit = f" than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}"
@@ -156,11 +158,11 @@ async def end(process: PipedProcess, grace: float = EOF_GRACE) -> None:
         with contextlib.suppress(OSError, RuntimeError):
             process.stdin.close()
         if not await ended(process, grace):
-            _signal_group(process, signal.SIGTERM)
+            _signal_group(process.pid, signal.SIGTERM)
             await ended(process, TERM_GRACE)
     finally:
         # Even if we are cancelled here: a remaining process would outlive us and hold its pipes open.
-        _signal_group(process, _KILL)
+        _signal_group(process.pid, _KILL)
         _watch.ended(process.pid)
     await ended(process, _KILL_GRACE)
     process.close()
@@ -178,12 +180,23 @@ async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
     return True
 
 
-def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if not _HAS_GROUPS:
-            process.kill()
-        else:
-            os.killpg(process.pid, number)
+def _signal_group(group: int, number: signal.Signals) -> None:
+    """Signal a child and what it started; on Windows, which cannot ask a process to end, they are ended."""
+    if sys.platform == "win32":
+        _end_tree(group)
+    else:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+
+
+def _end_tree(process: int) -> None:
+    # By its full path: Windows looks for a program in the current folder first. `npx` is a script there whose child is
+    # the server, so ending only the child would leave the server.
+    program = Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "taskkill.exe")
+    null = subprocess.DEVNULL
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        command = [str(program), "/T", "/F", "/PID", str(process)]
+        subprocess.run(command, stdin=null, stdout=null, stderr=null, timeout=_TREE_SECONDS, check=False)
 
 
 class _Watch:
@@ -205,7 +218,7 @@ class _Watch:
 
     def expect(self) -> str:
         """Note that a child is about to be started; returns its mark."""
-        if self._pipe is None and _HAS_GROUPS:
+        if self._pipe is None and sys.platform != "win32":
             self._start()
         self._numbers += 1
         mark = f"{self._gateway}.{self._numbers}"
@@ -239,8 +252,7 @@ class _Watch:
     def kill(self) -> None:
         """Kill every child and everything it started, at once."""
         for group in list(self._groups):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, _KILL)
+            _signal_group(group, _KILL)
         if self._pipe is not None:
             self._tell("!")
             self._drop_watcher()
@@ -253,7 +265,8 @@ class _Watch:
             logger.warning("Servers may survive if the gateway is killed: %s.", error.strerror)
             return
         # A watcher that stops reading must not block us.
-        os.set_blocking(self._pipe, False)
+        if sys.platform != "win32":
+            os.set_blocking(self._pipe, False)
         # In a thread, because starting a process takes milliseconds, and the first servers need not wait for it.
         self._starting = threading.Thread(target=self._run, args=(reading, self._gateway), daemon=True)
         self._starting.start()
