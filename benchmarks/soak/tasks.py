@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from benchmarks.clients import PlainClient
 SERVER = Path(__file__).parents[2] / "tests" / "servers" / "extended.py"
 _DECLARED: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 _PAUSE = 0.25
+_ASK_AGAIN = 0.1
 _LONGEST = 20.0
 _ENDED = ("completed", "failed", "cancelled")
 
@@ -67,13 +69,13 @@ class Tasks:
 
     async def _wait(self, client: PlainClient, number: int) -> None:
         with self._noted(number):
-            result = (await client.request(number, "tools/call", _call("slow_compute", number)))["result"]
+            result = _result(await client.request(number, "tools/call", _call("slow_compute", number)))
             self._check(number, result)
             self.log.ended["awaited in the call"] += 1
 
     async def _ask(self, client: PlainClient, number: int) -> None:
         with self._noted(number):
-            made = (await client.request(number, "tools/call", _call("slow_compute", number)))["result"]
+            made = _result(await client.request(number, "tools/call", _call("slow_compute", number)))
             if made["resultType"] != "task":
                 # The database was too slow to keep it, so the gateway waited for it.
                 self._check(number, made)
@@ -85,8 +87,14 @@ class Tasks:
 
     async def _cancel(self, client: PlainClient, number: int) -> None:
         with self._noted(number):
-            made = (await client.request(number, "tools/call", _call("endless", number)))["result"]
-            await client.request(number, "tasks/cancel", {"taskId": made["taskId"]})
+            try:
+                async with asyncio.timeout(_LONGEST):
+                    made = _result(await client.request(number, "tools/call", _call("endless", number)))
+            except TimeoutError:
+                # It could not be kept, so the gateway waits for it, until its client leaves.
+                self.log.ended["left, because they could not be kept"] += 1
+                return
+            await self._told(client, number, "tasks/cancel", made["taskId"])
             found = await self._until_ended(client, number, made["taskId"])
             assert found["status"] == "cancelled", found
             self.log.ended["cancelled"] += 1
@@ -94,10 +102,19 @@ class Tasks:
     async def _until_ended(self, client: PlainClient, number: int, task: str) -> dict[str, Any]:
         async with asyncio.timeout(_LONGEST):
             while True:
-                found: dict[str, Any] = (await client.request(number, "tasks/get", {"taskId": task}))["result"]
+                found = await self._told(client, number, "tasks/get", task)
                 if found["status"] in _ENDED:
                     return found
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(_ASK_AGAIN)
+
+    async def _told(self, client: PlainClient, number: int, method: str, task: str) -> dict[str, Any]:
+        """The answer to a request about a task, which is made again if the answer says so."""
+        while True:
+            answer = await client.request(number, method, {"taskId": task})
+            if not answer.get("error", {}).get("message", "").endswith("Ask again."):
+                return _result(answer)
+            self.log.ended["answers that said to ask again, because the database was away"] += 1
+            await asyncio.sleep(_ASK_AGAIN)
 
     def _check(self, number: int, result: dict[str, Any]) -> None:
         if result["content"][0]["text"] != f"computed {number}":
@@ -105,10 +122,17 @@ class Tasks:
 
     @contextlib.contextmanager
     def _noted(self, number: int) -> Iterator[None]:
+        began = time.monotonic()
         try:
             yield
         except (httpx2.HTTPError, AssertionError, KeyError, TimeoutError) as error:
-            self.log.lost.append(f"task {number}: {error!r}")
+            self.log.lost.append(f"task {number}: {error!r} after {time.monotonic() - began:.1f} s")
+
+
+def _result(answer: dict[str, Any]) -> dict[str, Any]:
+    assert "result" in answer, answer
+    result: dict[str, Any] = answer["result"]
+    return result
 
 
 def _call(tool: str, number: int) -> dict[str, Any]:

@@ -43,6 +43,10 @@ def new_file() -> int:
     """An empty file that only its holders can reach."""
     if sys.platform == "linux":
         return os.memfd_create("mcp-optimizer", os.MFD_CLOEXEC)
+    return _temporary_file()
+
+
+def _temporary_file() -> int:
     from tempfile import TemporaryFile
 
     with TemporaryFile() as file:
