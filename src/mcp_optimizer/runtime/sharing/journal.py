@@ -41,16 +41,13 @@ class Standing(NamedTuple):
 
 def new_file() -> int:
     """An empty file that only its holders can reach."""
-    if sys.platform == "linux":
-        return os.memfd_create("mcp-optimizer", os.MFD_CLOEXEC)
-    return _temporary_file()
+    if sys.platform != "linux":
+        # Imported only here, because it loads much.
+        from tempfile import TemporaryFile
 
-
-def _temporary_file() -> int:
-    from tempfile import TemporaryFile
-
-    with TemporaryFile() as file:
-        return os.dup(file.fileno())
+        with TemporaryFile() as file:
+            return os.dup(file.fileno())
+    return os.memfd_create("mcp-optimizer", os.MFD_CLOEXEC)
 
 
 class Journal:
