@@ -27,7 +27,7 @@ for _module, _names in _MISSING.items():
 
 # urllib asks it for the system's proxies.
 _proxies = types.ModuleType("_scproxy")
-_proxies._get_proxies = _proxies._get_proxy_settings = dict  # type: ignore[attr-defined]
+vars(_proxies).update(_get_proxies=dict, _get_proxy_settings=dict)
 sys.modules["_scproxy"] = _proxies
 # Kept from now on: it looks for a file that is named after the platform.
 sysconfig.get_config_vars()

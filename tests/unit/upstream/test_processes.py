@@ -185,9 +185,17 @@ async def test_on_windows_a_server_that_does_not_end_is_ended_with_everything_be
 
 
 @pytest.mark.process
-async def test_on_windows_a_server_that_is_gone_and_a_missing_program_are_no_fault(
+async def test_on_windows_a_server_itself_is_ended_even_if_the_program_that_ends_the_rest_is_missing(
     windows: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SYSTEMROOT", str(tmp_path / "none"))
-    processes._signal_group(2**22 + 1, signal.SIGTERM)
+    with monkeypatch.context() as here:
+        here.setattr(sys, "platform", "linux")
+        entry = ServerSpec("s", Transport.STDIO, sys.executable, (str(STUBBORN), "s", "eof", "mark"))
+        server = await processes.spawn(entry)
+    with monkeypatch.context() as here:
+        here.setenv("SYSTEMROOT", str(tmp_path / "none"))
+        await processes.end(server, grace=0.1)
+    assert await processes.ended(server, 5)
+    assert server.returncode == -signal.SIGKILL
     assert not windows.exists()
+    await processes.release()
