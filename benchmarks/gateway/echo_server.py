@@ -1,8 +1,8 @@
 """A server that responds at once, on the SDK's low-level server, so that only the way to it is measured.
 
 Started by `gateway` and `many_clients`: python echo_server.py [PORT [legacy]], on stdio, or over HTTP at /mcp. `echo`
-returns its text, `blob` returns that many bytes, `rows` that many objects as JSON. With `legacy`, it
-refuses modern requests.
+returns its text, `blob` returns that many bytes, `rows` that many objects as JSON, `lines` that many lines of text, and
+`both` that many objects as JSON and as structured content. With `legacy`, it refuses modern requests.
 """
 
 from __future__ import annotations
@@ -24,13 +24,24 @@ BLOB = {"type": "object", "properties": {"size": {"type": "integer"}}, "required
 ROWS = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
 
 
+_TITLES = ("Paint the fence", "Order bread for Friday", "Call the harbour office")
+
+
+@cache
+def objects(count: int) -> list[dict[str, Any]]:
+    return [
+        {"id": n, "title": f"{_TITLES[n % 3]} {n}", "state": "open", "assignee": f"user-{n % 50}"} for n in range(count)
+    ]
+
+
 @cache
 def rows(count: int) -> str:
-    titles = ("Paint the fence", "Order bread for Friday", "Call the harbour office")
-    made = [
-        {"id": n, "title": f"{titles[n % 3]} {n}", "state": "open", "assignee": f"user-{n % 50}"} for n in range(count)
-    ]
-    return json.dumps(made)
+    return json.dumps(objects(count))
+
+
+@cache
+def lines(count: int) -> str:
+    return "".join(f"{n}: {_TITLES[n % 3]}, for user-{n % 50}\n" for n in range(count))
 
 
 async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
@@ -38,17 +49,23 @@ async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         types.Tool(name="echo", description="Give a text back", input_schema=ECHO),
         types.Tool(name="blob", description="Return so many bytes", input_schema=BLOB),
         types.Tool(name="rows", description="Return so many objects", input_schema=ROWS),
+        types.Tool(name="lines", description="Return so many lines", input_schema=ROWS),
+        types.Tool(name="both", description="Return so many objects, twice", input_schema=ROWS),
     ]
     return types.ListToolsResult(tools=tools)
 
 
 async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
     arguments = params.arguments or {}
-    if params.name == "rows":
+    structured = None
+    if params.name in ("rows", "both"):
         text = rows(arguments["count"])
+        structured = {"items": objects(arguments["count"])} if params.name == "both" else None
+    elif params.name == "lines":
+        text = lines(arguments["count"])
     else:
         text = arguments["text"] if params.name == "echo" else "0123456789abcdef" * (arguments["size"] // 16)
-    return types.CallToolResult(content=[types.TextContent(text=text)])
+    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=structured)
 
 
 def _legacy(app: Any) -> Any:

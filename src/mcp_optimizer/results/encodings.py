@@ -36,6 +36,8 @@ _NO_BLANKS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^ \t\r\n"]+', re.DOTALL)
 
 def minified(data: bytes) -> bytes:
     """JSON without whitespace between tokens; everything else unchanged."""
+    if len(data) > _LARGE:
+        return _Begun(data, _LARGE_WINDOW).between(0, len(data))
     if b'\\"' in data or data.count(b'"') % 2:
         return b"".join(_NO_BLANKS.findall(data))
     # Without escaped quotes, every second part between quotes is a string; this is several times faster.
@@ -170,6 +172,9 @@ _WINDOW = 32 * 1024
 
 _SHORT = 2_048
 """Bytes up to which `minified` is faster than numpy."""
+
+_LARGE, _LARGE_WINDOW = 32 * 1024, 256 * 1024
+"""Bytes above which a complete text is minified with numpy, in a quarter of the time, and how much of it at once."""
 
 
 class Minifier:

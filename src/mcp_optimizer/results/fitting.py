@@ -37,12 +37,13 @@ _PART = 2_048
 _REMEMBERED = 64 * 1024
 """Maximum characters of a text of many parts whose total is remembered; there may be many variants of a longer one."""
 
-_DIVIDES = re.compile(r"[A-Za-z0-9](?=[^A-Za-z0-9'\u0080-\U0010ffff])")
-"""Where a text can be divided without changing its tokens.
+_DIVIDES = re.compile(r"[^A-Za-z0-9'\u0080-\U0010ffff](?<=[A-Za-z0-9].)", re.DOTALL)
+"""The character before which a text can be divided without changing its tokens.
 
 Encodings first divide a text into words by a pattern, then each word into tokens. In cl100k_base and o200k_base a word
 always ends after a letter or digit that is followed by an ASCII character other than a letter, a digit, or an
 apostrophe, which may continue the word ("we're"). The tokens before such a place do not depend on the text after it.
+(Looking for that character and then back takes a fifth of the time in a text without one, such as base64.)
 """
 
 
@@ -75,9 +76,9 @@ class PartwiseCount:
 def parts(text: str) -> Iterator[str]:
     """Divide a text into parts whose tokens add up to those of the text."""
     at = 0
-    while found := _DIVIDES.search(text, at + _PART):
-        yield text[at : found.end()]
-        at = found.end()
+    while found := _DIVIDES.search(text, at + _PART + 1):
+        yield text[at : found.start()]
+        at = found.start()
     yield text[at:]
 
 

@@ -117,12 +117,15 @@ def columns_of(rows: Sequence[Any]) -> int | None:
 
 _DELIMITERS = (",", "\t", ";")
 
+_TELLING = 3
+"""Records at which a text is judged as if there were more."""
+
 
 def find_text_table(lines: Sequence[str]) -> LineTable | None:
     """The table in a text, given as lines; for CSV, records are counted."""
     if len(lines) < 2:
         return None
-    return _json_lines(lines) or _markdown(lines) or (_csv(csv_records(lines)) if _may_be_csv(lines[0]) else None)
+    return _json_lines(lines) or _markdown(lines) or (_csv(lines) if _may_be_csv(lines[0]) else None)
 
 
 def _may_be_csv(first: str) -> bool:
@@ -132,6 +135,8 @@ def _may_be_csv(first: str) -> bool:
 
 def csv_records(lines: Sequence[str]) -> list[str]:
     """The records of a CSV text: its lines, joined where a quote stays open."""
+    if not any('"' in line for line in lines):
+        return list(lines)
     found: list[str] = []
     is_open = False
     for line in lines:
@@ -185,21 +190,30 @@ def _cells(line: str) -> list[str]:
 
 
 def _csv(lines: Sequence[str]) -> LineTable | None:
-    while lines and not lines[-1].strip():
-        lines = lines[:-1]
-    if len(lines) < 2:
+    if len(lines) > _LOOKED_AT:
+        # Most texts are no CSV, which their first records show; joining the lines of a large one takes long.
+        first = csv_records(lines[:_LOOKED_AT])[:-1]
+        if len(first) >= _TELLING and _csv_of(first) is None:
+            return None
+    return _csv_of(csv_records(lines))
+
+
+def _csv_of(records: Sequence[str]) -> LineTable | None:
+    while records and not records[-1].strip():
+        records = records[:-1]
+    if len(records) < 2:
         return None
     for delimiter in _DELIMITERS:
-        if delimiter not in lines[0]:
+        if delimiter not in records[0]:
             continue
         try:
-            head, *rows = csv.reader(lines[:_LOOKED_AT], delimiter=delimiter)
+            head, *rows = csv.reader(records[:_LOOKED_AT], delimiter=delimiter)
         except (csv.Error, ValueError):
             continue
-        if not _is_header(head) or (len(lines) == 2 and len(head) < 3):
+        if not _is_header(head) or (len(records) == 2 and len(head) < 3):
             continue
         if all(len(row) == len(head) for row in rows):
-            return LineTable(TextTable.CSV, 1, len(lines) - 1, len(head), delimiter)
+            return LineTable(TextTable.CSV, 1, len(records) - 1, len(head), delimiter)
     return None
 
 

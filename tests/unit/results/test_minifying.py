@@ -44,3 +44,11 @@ def test_a_long_text_with_quotes_in_its_strings_is_written_as_the_slow_way_does(
     rows = [{"said": 'a "b" \\', "then": "\\\\", "n": number, "é": ", [ {"} for number in range(4_000)]
     data = encoded(json.dumps(rows, indent=3, ensure_ascii=False))
     assert Minifier()(data) == encoded(json.dumps(rows, separators=(",", ":"), ensure_ascii=False))
+
+
+@settings(deadline=None, max_examples=20)
+@given(CONTAINERS, STYLES)
+def test_a_large_text_is_minified_at_once_as_the_parser_writes_it(value: Any, style: dict[str, Any]) -> None:
+    rows = [{"value": value, "padding": 'x " \\ , : { ' * 20} for _ in range(200)]
+    data = encoded(json.dumps(rows, **style))
+    assert minified(data) == encoded(json.dumps(rows, **{**style, "indent": None, "separators": (",", ":")}))

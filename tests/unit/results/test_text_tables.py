@@ -1,0 +1,32 @@
+"""A long text is a table, or none, whatever its first records leave open."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from mcp_optimizer.results.rows import TextTable, find_text_table
+
+
+def _written(rows: list[list[str]]) -> list[str]:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().removesuffix("\n").split("\n")
+
+
+def test_a_record_that_is_open_where_the_first_lines_end_belongs_to_the_table() -> None:
+    rows = [["id", "note"], *([str(number), "one\ntwo\nthree"] for number in range(400))]
+    found = find_text_table(_written(rows))
+    assert found is not None
+    assert (found.form, found.row_count, found.column_count) == (TextTable.CSV, 400, 2)
+
+
+def test_a_first_record_of_hundreds_of_lines_does_not_hide_the_table() -> None:
+    rows = [["id", "note", "more"], ["1", "line\n" * 500, "x"], ["2", "short", "y"]]
+    found = find_text_table(_written(rows))
+    assert found is not None
+    assert (found.row_count, found.column_count) == (2, 3)
+
+
+def test_a_long_text_whose_first_lines_have_commas_is_no_table() -> None:
+    assert find_text_table(["a, b", *("one, two, three" for _ in range(5_000))]) is None
