@@ -138,7 +138,12 @@ async def measure(front: str, rounds: int, fastmcp: str | None) -> list[str]:
                         way.seconds.clear()
                         way.processor.clear()
     direct = ways[0].seconds
-    lines = [f"## Client on {front}", "", "| way |" + "".join(f" {kind} |" for kind in chosen), "|---|" + "---|" * len(chosen)]
+    lines = [
+        f"## Client on {front}",
+        "",
+        "| way |" + "".join(f" {kind} |" for kind in chosen),
+        "|---|" + "---|" * len(chosen),
+    ]
     for way in ways:
         cells = [_cell(way, kind, direct[kind]) for kind in chosen]
         lines.append(f"| {way.name} | {' | '.join(cells)} |")

@@ -68,7 +68,18 @@ async def started(settings: Settings, fresh: bool = False, *, shows_servers: boo
 
 def of_command(settings: Settings) -> Settings:
     """The settings of a gateway that answers one command: what is tried there does not count as use."""
-    return settings.model_copy(update={"history": False, "reload": False})
+    return with_installed_parts(settings)[0].model_copy(update={"history": False, "reload": False})
+
+
+def with_installed_parts(settings: Settings) -> tuple[Settings, str]:
+    """The settings with scripts off if the extra that they need is missing, and then what to install: a gateway that
+    ends instead leaves its client with "connection closed".
+    """
+    if settings.scripts == "off":
+        return settings, ""
+    from mcp_optimizer.scripts.workers import MISSING, is_installed
+
+    return (settings, "") if is_installed() else (settings.model_copy(update={"scripts": "off"}), MISSING)
 
 
 @asynccontextmanager

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, of_command, run, started, waited_for
+from mcp_optimizer.cli.command_gateway import (
+    FreshFlag,
+    Inquiry,
+    of_command,
+    run,
+    started,
+    waited_for,
+    with_installed_parts,
+)
 from mcp_optimizer.cli.command_options import JsonFlag, complete_server, with_settings
 from mcp_optimizer.cli.server_advice import advise
 from mcp_optimizer.cli.terminal import console, print_json, say_next
@@ -264,17 +272,20 @@ async def _doctor(inquiry: Inquiry, names: list[str], as_json: bool, fixed: list
         if state.is_resting:
             row["worked_at"] = datetime.fromtimestamp(works[state.name], UTC).isoformat(timespec="seconds")
     about = _about_all(rows, settings)
-    healthy = not about and not broken and all(row["status"] in _IN_ORDER for row in rows)
+    missing = with_installed_parts(settings)[1]
+    healthy = not (about or broken or missing) and all(row["status"] in _IN_ORDER for row in rows)
     beside = other_package(distribution_files)
     if as_json:
         about |= {"environment": beside} if beside else {}
         did = {key: lines for key, lines in (("fixed", fixed), ("fixable", left)) if lines}
-        found = {"scripts": broken} if broken else {}
+        found = {key: told for key, told in (("scripts", broken), ("missing", missing)) if told}
         print_json({"healthy": healthy, "servers": rows, **about, **found, **did})
     else:
         _show(rows, about)
         _show_total(rows)
         _show_scripts(broken)
+        if missing:
+            console().print(f"scripts = {settings.scripts}: {missing}", style="red", soft_wrap=True, markup=False)
         _show_fixes(fixed, left)
         if beside:
             console().print(beside, style="yellow", soft_wrap=True)

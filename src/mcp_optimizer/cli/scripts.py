@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcp_optimizer.cli.act_records import record_act
-from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run
+from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run, with_installed_parts
 from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings
@@ -221,10 +221,13 @@ def delete(name: _Name, *, settings: Settings) -> None:
 
 
 def _inquiry(settings: Settings, flags: frozenset[str], *, fresh: bool) -> Inquiry:
-    """The gateway to ask. Raises ConfigurationError if none runs and scripts are off here."""
+    """The gateway to ask. Raises ConfigurationError if none runs and scripts are off here, or cannot run."""
     inquiry = Inquiry(settings, flags, fresh)
-    if settings.scripts == "off" and not inquiry.is_running:
-        raise ConfigurationError(SCRIPTS_OFF)
+    if not inquiry.is_running:
+        if settings.scripts == "off":
+            raise ConfigurationError(SCRIPTS_OFF)
+        if missing := with_installed_parts(settings)[1]:
+            raise ConfigurationError(missing)
     return inquiry
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from mcp_optimizer.cli.command_gateway import run
+from mcp_optimizer.cli.command_gateway import run, with_installed_parts
 from mcp_optimizer.cli.command_options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.first_answers import first_requests, load_stdio
 from mcp_optimizer.cli.serve_http import serve_http
@@ -79,6 +79,9 @@ def serve(settings: Settings) -> None:
     # The settings file wants it, which the start of the program does not look into.
     if is_shared and (code := share(sys.argv[1:], os.environ)) is not None:
         os._exit(code)
+    settings, missing = with_installed_parts(settings)
+    if missing:
+        print(f"mcp-optimizer: {missing} Until then, clients are served without run_script.", file=sys.stderr)
     traces = _start_tracing(settings) if settings.otlp_endpoint else None
     run(_serving(settings, link))
     if traces is not None:

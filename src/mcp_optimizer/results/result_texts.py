@@ -16,7 +16,7 @@ import pydantic_core
 from mcp_optimizer.largejson import compact_json as json_text
 from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson
 from mcp_optimizer.results.metadata import DataInfo
-from mcp_optimizer.results.rows import find_table, find_text_table
+from mcp_optimizer.results.rows import find_table, find_text_table, may_have_table
 from mcp_optimizer.runtime.lazy import lazy
 
 _NOT_TEXT = frozenset({"image", "audio"})
@@ -168,7 +168,9 @@ class Reading:
         for value in (self.structured, self.value):
             if value is not NO_JSON and (table := find_table(value)) is not None:
                 return DataInfo(table.row_count, table.column_count)
-        if self.value is NO_JSON and len(self.slots) == 1 and isinstance(text := self.slots[0].text, str):
+        if self.value is not NO_JSON or len(self.slots) != 1:
+            return None
+        if isinstance(text := self.slots[0].text, str) and may_have_table(text):
             found = find_text_table(text.split("\n"))
             return DataInfo(found.row_count, found.column_count) if found else None
         return None

@@ -128,6 +128,11 @@ def find_text_table(lines: Sequence[str]) -> LineTable | None:
     return _json_lines(lines) or _markdown(lines) or (_csv(lines) if _may_be_csv(lines[0]) else None)
 
 
+def may_have_table(text: str) -> bool:
+    """Whether a text may be a table, as far as can be told without dividing it into lines."""
+    return text.lstrip()[:1] == "{" or "--" in text or _may_be_csv(text[: text.find("\n") + 1])
+
+
 def _may_be_csv(first: str) -> bool:
     """Whether a first line may be a header: it has a delimiter, or a quote that a later line closes."""
     return any(mark in first for mark in (*_DELIMITERS, '"'))

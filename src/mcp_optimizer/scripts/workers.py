@@ -91,11 +91,16 @@ _GRACE = 1.0
 """Seconds that a worker has to end a script itself before it is killed."""
 
 
-def check_installed() -> None:
-    """Raises ConfigurationError if scripts cannot run on this machine. Imports nothing."""
+def is_installed() -> bool:
+    """Whether scripts can run on this machine. Imports nothing."""
     from importlib.util import find_spec
 
-    if find_spec("pydantic_monty") is None:
+    return find_spec("pydantic_monty") is not None
+
+
+def check_installed() -> None:
+    """Raises ConfigurationError if scripts cannot run on this machine."""
+    if not is_installed():
         raise ConfigurationError(MISSING)
 
 
