@@ -1,4 +1,4 @@
-"""A result of one megabyte: how long a client waits for it, directly and through the gateway.
+"""How long a client waits for one megabyte, directly and through the gateway.
 
     python -m benchmarks.gateway.megabyte [--fastmcp PYTHON] [--front stdio] [--rounds 15] [--write]
 
