@@ -9,6 +9,7 @@ from typing import Any
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.domain.client_habits import ResultRoom
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.gateway.found_tools import FoundTools
 from mcp_optimizer.largejson.compact_json import compact
@@ -31,6 +32,11 @@ def _sends_definitions(client: str) -> bool:
 @lru_cache(maxsize=1_000)
 def _own_prompt(client: str) -> int:
     return habits_of(client).own_prompt
+
+
+@lru_cache(maxsize=1_000)
+def _room(client: str) -> ResultRoom:
+    return habits_of(client).room
 
 
 @lru_cache(maxsize=1_000)
@@ -71,6 +77,7 @@ class Costs:
             _tells_conversations_apart,
             settings.context_window,
             _own_prompt,
+            _room,
         )
 
     def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:

@@ -36,6 +36,23 @@ class LoadMarks(NamedTuple):
     """Further text by which the client's search finds the tool."""
 
 
+LONGEST_RESULT = 25_000
+"""Tokens of one result that clients give their model at most, as Claude Code does by default; others give it less."""
+
+
+class ResultRoom(NamedTuple):
+    """How much of one result a client gives its model, in tokens."""
+
+    whole: int = LONGEST_RESULT
+    """A result of at most so many tokens reaches the model whole."""
+    cut: int = LONGEST_RESULT
+    """What the model gets of a longer one at least; the client keeps the rest in a file, or drops it."""
+
+    def shown(self, tokens: int) -> int:
+        """The tokens that a model gets of a result."""
+        return tokens if tokens <= self.whole else min(tokens, self.cut)
+
+
 class ClientHabits(NamedTuple):
     """How a client handles the tools that it gets."""
 
@@ -63,6 +80,8 @@ class ClientHabits(NamedTuple):
     """Whether it was seen to send the definitions of all tools with every request."""
     own_prompt: int = 0
     """Tokens that it puts into every request without any server, as measured: each search of ours reads them again."""
+    room: ResultRoom = ResultRoom()
+    """How much of a server's result it gives its model: what it would have cut itself, we did not save."""
     runs_for_a_conversation: bool = False
     """Whether it is a command, started for one conversation, so that its session is that conversation."""
     load_marks: LoadMarks | None = None

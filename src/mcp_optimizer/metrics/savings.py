@@ -14,7 +14,7 @@ The figure is meant to be one that the client's own log of requests would confir
 
 - No request is larger than the model's window. A conversation that would have outgrown it was compacted: only its
   newest result is in the next request.
-- No result is larger than what clients give their model of one.
+- No result is larger than what the client gives its model of one, if its server sends it.
 - A result is in later requests only where the client tells its conversations apart. Otherwise it counts once.
 - A search of ours is a request that would not have been, and reads again what the client puts into every one.
 - Calls that overlap were made by one model request. Each other call is one, and one more request reads the last reply;
@@ -39,6 +39,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from mcp_optimizer.domain.client_habits import LONGEST_RESULT, ResultRoom
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.reduction import Reduction
@@ -62,9 +63,6 @@ _MOST_CHANGED = 1_000
 WINDOW = 200_000
 """Tokens that a model reads at most in one request, if the settings do not say it."""
 
-LONGEST_RESULT = 25_000
-"""Tokens of one result that clients give their model at most, as Claude Code does by default; others give it less."""
-
 _SAME_REQUEST = 0.1
 """Seconds after a reply in which no model has read it and answered: a call that begins then was asked for before."""
 
@@ -80,6 +78,11 @@ def no_client(_name: str) -> bool:
 def no_prompt(_name: str) -> int:
     """Of a client whose own prompt is not known."""
     return 0
+
+
+def any_room(_name: str) -> ResultRoom:
+    """Of a client whose own limits are not known."""
+    return ResultRoom()
 
 
 def every_client(_name: str) -> bool:
@@ -104,6 +107,8 @@ class Assumptions:
     window: int = WINDOW
     own_prompt: Callable[[str], int] = no_prompt
     """Tokens that a client, by its name, puts into every request whatever its servers are."""
+    room: Callable[[str], ResultRoom] = any_room
+    """How much of a result a client, by its name, gives its model."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,8 @@ class Conversation:
         began = event.at - event.milliseconds / 1_000
         self._ours.answer(self._listed, min(event.tokens, LONGEST_RESULT), began, event.at, keeps=keeps)
         if event.kind in _CALLING and event.outcome not in _OUR_FAILURES:
-            self._theirs.answer(self._baseline, min(event.full_tokens, LONGEST_RESULT), began, event.at, keeps=keeps)
+            shown = assumed.room(event.client).shown(event.full_tokens)
+            self._theirs.answer(self._baseline, shown, began, event.at, keeps=keeps)
 
     @property
     def _listed(self) -> int:

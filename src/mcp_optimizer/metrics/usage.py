@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from mcp_optimizer.domain.client_habits import LONGEST_RESULT
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.errors import listed
 from mcp_optimizer.metrics.advice import ListingCosts, SavingsVerdict, advice, grouped, tool_key, verdict
 from mcp_optimizer.metrics.reduction import Reduction
 from mcp_optimizer.metrics.savings import (
-    LONGEST_RESULT,
     PLAIN_PRICES,
     Assumptions,
     Conversation,

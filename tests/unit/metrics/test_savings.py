@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_optimizer.domain.client_habits import ResultRoom
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.reduction import Reduction
 from mcp_optimizer.metrics.savings import (
@@ -82,6 +83,13 @@ def test_no_request_is_larger_than_the_models_window() -> None:
 def test_a_result_counts_for_no_more_than_clients_give_their_model_of_one() -> None:
     huge = [event(CALL, 500, full=3_700_000, baseline_tokens=0)]
     assert savings(huge).without.tokens == 25_000
+
+
+def test_what_the_client_would_have_cut_itself_is_not_saved() -> None:
+    calls = [event(CALL, 500, 1.0, full=18_000), event(CALL, 500, 9.0, full=9_000)]
+    known = Assumptions(room=lambda _: ResultRoom(whole=10_000, cut=100))
+    assert savings(calls, known).without.tokens == savings(calls).without.tokens - 2 * (18_000 - 100)
+    assert savings(calls, known).with_us == savings(calls).with_us
 
 
 def test_calls_that_overlap_were_asked_for_by_one_request() -> None:

@@ -28,7 +28,7 @@ from mcp_optimizer.config.known_clients.permitting import (
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KeyPath, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, texts
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import ClientHabits, Reads
+from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ResultRoom
 
 _EARLIER = ("mcp",)
 _LATER = ("mcp", "servers")
@@ -155,6 +155,12 @@ OPENCODE = ClientProgram(
     permissions=PermissionReading(of_file=_permissions),
     says=("opencode",),
     habits=ClientHabits(
-        asks_by_tool=True, reads=Reads.TEXT, sends_definitions=True, own_prompt=7_300, runs_for_a_conversation=True
+        asks_by_tool=True,
+        reads=Reads.TEXT,
+        sends_definitions=True,
+        own_prompt=7_300,
+        # It writes a result of 50 kB to a file; of one long line, the model gets only the file's name.
+        room=ResultRoom(whole=10_000, cut=100),
+        runs_for_a_conversation=True,
     ),
 )

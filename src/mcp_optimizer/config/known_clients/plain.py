@@ -14,7 +14,7 @@ from mcp_optimizer.config.known_clients.entry_writing import EntryWriting
 from mcp_optimizer.config.known_clients.permitting import PermissionReading
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta
+from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta, ResultRoom
 
 _STORAGE = "Code/User/globalStorage"
 _AMP = "amp.mcpServers"
@@ -101,6 +101,8 @@ KIMI = ClientProgram(
         reads_meta=ReadsMeta.ALWAYS,
         sends_definitions=True,
         own_prompt=20_000,
+        # It cuts each line at 2,000 characters, and JSON is one line.
+        room=ResultRoom(whole=500, cut=500),
         runs_for_a_conversation=True,
     ),
 )

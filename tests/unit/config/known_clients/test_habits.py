@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.config.known_clients.table import HABITS, habits_of
-from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits, LoadMarks, Reads, ReadsMeta
+from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits, LoadMarks, Reads, ReadsMeta, ResultRoom
 from tests.conftest import ROOT
 
 
@@ -66,9 +66,10 @@ def of_savings(client: str) -> dict[str, Any]:
     rows = [line for line in (ROOT / "docs" / "clients.md").read_text().splitlines() if f"| for `{client}` |" in line]
     if not rows:
         return {}
-    _, sends, own, one = (cell.strip() for cell in rows[0].strip("|").split("|"))
+    _, sends, own, room, one = (cell.strip() for cell in rows[0].strip("|").split("|"))
     return {
         "sends_definitions": sends == "yes",
         "own_prompt": 0 if own == "not known" else int(own.replace(",", "")),
+        "room": ResultRoom(*(int(tokens.replace(",", "")) for tokens in room.split("/"))),
         "runs_for_a_conversation": one == "yes",
     }
