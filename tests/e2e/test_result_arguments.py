@@ -59,3 +59,37 @@ async def test_a_result_or_a_part_of_it_is_an_argument_of_the_next_call(write_se
         other = Caller(principal=Principal("somebody else", "somebody else"))
         with pytest.raises(InvalidRequest, match="No result"):
             await optimizer.gateway.call("echo", {"value": {"$result": result_id}}, caller=other)
+
+
+async def test_a_list_of_a_result_is_the_arguments_of_many_calls(write_servers: WriteServers) -> None:
+    config = write_servers({"one": plain_server("one")})
+    options: Any = {"database": "none", "encoder": "none"}
+    async with Optimizer.from_config(config, **options) as optimizer:
+        await optimizer.wait_for_servers(20)
+
+        async def kept(*values: str) -> str:
+            """The id of a result that holds arguments of echo."""
+            given = [{"value": value} for value in values]
+            noted = texts(await optimizer.call("echo", given, select="[].tool"))
+            return re.findall(r"r[0-9a-f]{20}", noted[-1])[0]
+
+        rows = [f"{number} {'x' * 1_000}" for number in range(3)]
+        named = {"$result": await kept(*rows), "select": "rows[*][2]"}
+        for reference in (named, json.dumps(named)):
+            many = await optimizer.call("echo", reference, select="[].arguments.value")
+            assert json.loads(texts(many)[0]) == rows
+
+        no_objects = named | {"select": "rows[*][0]"}
+        one_object = named | {"select": "rows[0][2]"}
+        # Whoever wrote the result must not choose which other results the calls get.
+        hostile = await kept(json.dumps(named), *rows)
+        for reference, why in (
+            (no_objects, "a list of objects"),
+            (one_object, "a list of objects"),
+            ({"$result": hostile, "select": "rows[*][2]"}, "cannot be used as parameters"),
+        ):
+            with pytest.raises(InvalidRequest, match=why):
+                await optimizer.call("echo", reference)
+        other = Caller(principal=Principal("somebody else", "somebody else"))
+        with pytest.raises(InvalidRequest, match="No result"):
+            await optimizer.gateway.batches.listed(named, other)

@@ -29,7 +29,7 @@ from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.gateway.batches import Batch, as_list
+from mcp_optimizer.gateway.batches import Batch
 from mcp_optimizer.gateway.found_tools import FindToolResponse, ToolListPage, find_response
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
@@ -241,7 +241,7 @@ class Optimizer:
         self._life.check_running()
         asked = {"tool_name": tool_name, "server_name": server_name}
         with self.accounts.answering("call_tool", asked, LOCAL) as account:
-            if (items := as_list(parameters)) is not None:
+            if (items := await self.gateway.batches.listed(parameters, LOCAL)) is not None:
                 result = await self.gateway.batches.call(Batch(tool_name, items, server_name, select), LOCAL)
             else:
                 result = await self.gateway.call(tool_name, parameters, server_name, LOCAL, select)

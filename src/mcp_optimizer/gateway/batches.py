@@ -38,6 +38,7 @@ from mcp_optimizer.gateway.arguments import takes_long
 from mcp_optimizer.gateway.error_texts import for_model
 from mcp_optimizer.gateway.nested_calls import NestedLink, Progress, answered, inner
 from mcp_optimizer.gateway.permissions import Agreed
+from mcp_optimizer.gateway.result_arguments import listed_in_result, refers_to_results
 from mcp_optimizer.largejson.raw import wire_size
 from mcp_optimizer.results.batch_results import Made, OneOfMany
 from mcp_optimizer.results.calls import Call
@@ -112,6 +113,13 @@ class Batches:
         self._gateway = gateway
         self._pool = pool
         self._trail = trail
+
+    async def listed(self, parameters: Any, caller: Caller) -> list[Any] | None:
+        """The list of arguments that a model gives, or names as a kept result; None if it means one call."""
+        if (items := as_list(parameters)) is not None or not refers_to_results(parameters):
+            return items
+        most = self._gateway.limits.result_argument_characters
+        return await listed_in_result(parameters, self._gateway.results, caller, most)
 
     async def call(self, batch: Batch, caller: Caller) -> dict[str, Any]:
         """Make all calls; returns their results as one."""

@@ -1,15 +1,18 @@
 """Puts kept results where a model's arguments refer to them: `{"$result": "r1f…", "select": "rows[].id"}`.
 
-So a large result goes from one tool to another without passing through the model. Only the caller's own results can be
-named, and what is put in is checked like any argument; a reference inside a result means nothing. Called by the gateway
-before it reads arguments.
+So a large result goes from one tool to another without passing through the model, or a list in it becomes the arguments
+of many calls. Only the caller's own results can be named, and what is put in is checked like any argument; a reference
+inside a result means nothing. Called by the gateway before it reads arguments.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+import pydantic_core
 
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.json_schema import properties_of
@@ -87,6 +90,28 @@ async def with_results(parameters: Any, tool: McpTool, results: Results, caller:
     return {
         name: await replacing.of(value, is_text=_wants_text(members.get(name))) for name, value in arguments.items()
     }
+
+
+async def listed_in_result(parameters: Any, results: Results, caller: Caller, most: int) -> list[Any] | None:
+    """The arguments of many calls, where a reference stands for the whole list; None if there is no such reference.
+    Raises InvalidRequest if what it names is no list of objects.
+    """
+    if isinstance(parameters, str) and refers_to_results(parameters):
+        with suppress(ValueError):
+            parameters = pydantic_core.from_json(parameters)
+    if not isinstance(parameters, dict) or (reference := _reference(parameters)) is None:
+        return None
+    result_id, select = reference
+    found = await results.value(result_id, caller, select, most)
+    if not isinstance(found, list) or any(not isinstance(item, dict) for item in found):
+        raise InvalidRequest(
+            "A result as parameters must be a list of objects, one for each call. Select one that has the names of the "
+            "tool's parameters, such as rows[].{id: id}."
+        )
+    # Each element is read as a model's arguments, in which a reference would mean something.
+    if _KEY in compact(found):
+        raise InvalidRequest(f'This result contains "{_KEY}", so it cannot be used as parameters. Give them yourself.')
+    return found
 
 
 def _wants_text(schema: Any) -> bool:

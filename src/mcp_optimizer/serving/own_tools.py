@@ -12,7 +12,7 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.errors import InvalidRequest, quoted
-from mcp_optimizer.gateway.batches import Batch, as_list
+from mcp_optimizer.gateway.batches import Batch
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.serving.client_habits import conversation_of, find_reply, list_reply
@@ -88,7 +88,7 @@ class OwnTools:
         parameters = beside if given is None or given == {} else given
         server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
         added = habits_of(caller.client).added_arguments
-        if (items := as_list(parameters)) is not None:
+        if (items := await self._gateway.batches.listed(parameters, caller)) is not None:
             return await self._gateway.batches.call(Batch(name, items, server, select, most, added), caller)
         return await self._gateway.call(name, parameters, server, caller, select, most, added=added, may_defer=True)
 
