@@ -71,7 +71,7 @@ async def test_a_list_of_a_result_is_the_arguments_of_many_calls(write_servers: 
             """The id of a result that holds arguments of echo."""
             given = [{"value": value} for value in values]
             noted = texts(await optimizer.call("echo", given, select="[].tool"))
-            return re.findall(r"r[0-9a-f]{20}", noted[-1])[0]
+            return str(re.findall(r"r[0-9a-f]{20}", noted[-1])[0])
 
         rows = [f"{number} {'x' * 1_000}" for number in range(3)]
         named = {"$result": await kept(*rows), "select": "rows[*][2]"}
