@@ -2,9 +2,9 @@
 
     python -m benchmarks.search.mixed [--encoder NAME] [--misses] [--only overlap refusal languages]
 
-The catalog is that of a person with 28 servers (568 tools, real definitions from ../shared/data); the requests in `sets/`
-were written by hand for this project, and nothing is trained on them. Requests go through the gateway as a model's do,
-and what counts is the reply that the model reads: a tool is in sight if the reply shows or names it.
+The catalog is that of a person with 28 servers (568 tools, real definitions from ../shared/data); the requests in
+`sets/` were written by hand for this project, and nothing is trained on them. Requests go through the gateway as a
+model's do, and what counts is the reply that the model reads: a tool is in sight if the reply shows or names it.
 
 In `languages.jsonl`, every second line was not looked at while the lexicon was written ("held out").
 """
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.unit.catalogs import new_catalog, new_gateway, running
 
 from benchmarks.paths import DUMPS
 from mcp_optimizer.catalog.tool_forms import Detail
@@ -32,7 +33,6 @@ from mcp_optimizer.search.actions import asks_to_destroy, destroys
 from mcp_optimizer.search.encoders.choose import load_encoder
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.words import words
-from tests.unit.catalogs import new_catalog, new_gateway, running
 
 SETS = Path(__file__).parent / "sets"
 LANGUAGES = ("en", "de", "es", "fr", "pt", "ja", "zh")
@@ -128,7 +128,7 @@ def refusal(gateway: Gateway, *, says_misses: bool) -> None:
             print("  ", reply.request, "|", *reply.tools, "|", "general" if "No special tool" in reply.text else "")
     rows = [(line, Reply.of(gateway, line["request"])) for line in lines("answered.jsonl")]
     refused = [reply.request for _, reply in rows if not reply.tools]
-    first = np.mean([reply.tools[:1] and reply.tools[0] in line["right"] or False for line, reply in rows])
+    first = np.mean([{*reply.tools[:1]} <= {*line["right"]} and bool(reply.tools) for line, reply in rows])
     five = np.mean([bool({*reply.tools[:FIVE]} & {*line["right"]}) for line, reply in rows])
     print(
         f"answered: {len(rows)} requests that a tool does; refused {len(refused) / len(rows):.3f}; right first "

@@ -29,6 +29,7 @@ from mcp_optimizer.gateway.reply_text import ShownInConversation, TextSources, r
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.search.actions import SeveralActions, several
 from mcp_optimizer.search.engine import Hit, Prior
+from mcp_optimizer.search.languages import in_english
 from mcp_optimizer.search.tool_texts import keywords_read, request_read
 from mcp_optimizer.search.words import name_key, terms
 from mcp_optimizer.upstream.state import UpstreamState
@@ -417,7 +418,7 @@ def _are_several(asked: SeveralActions, parts: Sequence[tuple[str, _Hits]], whol
 
 def _does_more(tool: CatalogTool, request: str) -> bool:
     """Whether a tool may change something although the request only reads; asked about general-purpose tools."""
-    asked = risk_by_definition("_".join(_WORDS.findall(request[:_LONGEST])), None).risk
+    asked = risk_by_definition("_".join(_WORDS.findall(in_english(request)[:_LONGEST])), None).risk
     return asked is Risk.READ and not asked.covers(
         risk_by_definition(tool.record.name, tool.record.details.annotations).risk
     )

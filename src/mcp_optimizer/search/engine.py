@@ -19,7 +19,9 @@ from weakref import WeakValueDictionary
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.deprecation import Superseded
-from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vector, Vocabulary, translated
+from mcp_optimizer.search.languages import translated
+from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vector, Vocabulary
+from mcp_optimizer.search.lexical import translated as renumbered
 from mcp_optimizer.search.name_index import Names
 from mcp_optimizer.search.ranker import (
     Cosines,
@@ -81,7 +83,7 @@ class IndexParts:
         counts = [entry.counts for entry in self._entries]
         if self._vocabulary is None:
             vocabulary = Vocabulary()
-            return LexicalIndex([translated(one, vocabulary) for one in counts], vocabulary)
+            return LexicalIndex([renumbered(one, vocabulary) for one in counts], vocabulary)
         return LexicalIndex(counts, self._vocabulary)
 
     @lazy
@@ -339,6 +341,9 @@ class SearchIndex:
         return learned(self._encoder.fusion if self._encoder and cosines else "none")
 
     def _repaired(self, query: str) -> str:
+        """The request in English and without typing errors."""
+        if (other := translated(query)) is not None:
+            return other.read(query, self._parts.lexical.knows)
         return repaired(query, self._parts.lexical.knows, lambda: self._own_words)
 
     @lazy

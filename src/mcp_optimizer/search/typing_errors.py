@@ -51,6 +51,11 @@ def _all_usual() -> Mapping[str, None]:
     return dict.fromkeys([*filter(_is_plain, CLASSES), *_PLAIN_LINE.findall(stored.read_text(encoding="utf-8"))])
 
 
+def is_usual(word: str) -> bool:
+    """Whether a word is among the words for actions and the common English words."""
+    return word in _all_usual()
+
+
 @cache
 def _usual() -> Grouped:
     """The words of `_all_usual`, grouped; computed only when a word is mistyped."""
