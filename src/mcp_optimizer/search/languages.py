@@ -227,7 +227,7 @@ def _spellings(name: str, word: str) -> set[str]:
     """Without accents; a German umlaut also as two letters ("loesche")."""
     written = {_plain(word)}
     if name == "german":
-        written.add(_plain(word.translate(str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"}))))
+        written.add(_plain(word.replace("ä", "ae").replace("ö", "oe").replace("ü", "ue")))
     return written
 
 
@@ -348,11 +348,9 @@ def _from_inflected(request: str, language: Inflected) -> tuple[list[_Piece], tu
         if at in taken:
             at += 1
             continue
-        if (verb := verbs.get(at)) is not None:
-            meaning, length = verb, 1
-        else:
-            is_name = at > 0 and is_word and language.may_be_name(text)
-            meaning, length = _longest(plain, at, language, is_name=is_name) if is_word else (None, 1)
+        meaning, length = verbs.get(at), 1
+        if meaning is None and is_word:
+            meaning, length = _longest(plain, at, language, is_name=at > 0 and language.may_be_name(text))
         if meaning is None and is_word and (parts := language.compound(plain[at])) is not None:
             meaning = Meaning(parts, Kind.WORD)
         if meaning is None:
