@@ -1,4 +1,4 @@
-"""How well find_tool answers where servers overlap, where nothing fits, and in other languages.
+"""Measures find_tool where servers overlap, where nothing fits, and in other languages.
 
     python -m benchmarks.search.mixed [--encoder NAME] [--misses] [--only overlap refusal languages]
 
