@@ -60,7 +60,7 @@ _TOKEN = re.compile(
 """What stays as it is, words, and marks; the marks within "rendez-vous" and "d'écran" only separate words."""
 
 
-class Kind(Enum):
+class WordKind(Enum):
     """What a row of the lexicon is for. Actions and questions lead an English request."""
 
     LEFT_OUT = "left out"
@@ -72,7 +72,7 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class Meaning:
     english: str
-    kind: Kind
+    kind: WordKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _Piece:
     """A piece of the English request. `kind` is None for what stays as it was."""
 
     text: str
-    kind: Kind | None = None
+    kind: WordKind | None = None
 
 
 class _Stemmers(threading.local):
@@ -128,7 +128,7 @@ class Inflected:
         """The meaning of a plain word or phrase. What looks like a name must be spelt like the word: "Marte" is not
         "martes"."""
         if len(words) == 1 and words[0] in self.left_out:
-            return Meaning("", Kind.LEFT_OUT)
+            return Meaning("", WordKind.LEFT_OUT)
         found = self.exact.get(words)
         if found is not None or is_name:
             return found
@@ -144,7 +144,7 @@ class Inflected:
             return None
         for split in range(_LEAST_HEAD - 1, len(word) - _LEAST_HEAD + 1):
             head = self.meaning(word[split:])
-            if head is not None and head.kind is Kind.WORD:
+            if head is not None and head.kind is WordKind.WORD:
                 first = next(filter(None, (self.meaning(word[: split - cut]) for cut in (0, 1))), None)
                 return f"{first.english if first else word[:split]} {head.english}".strip()
         return None
@@ -189,10 +189,10 @@ def lexicon() -> Lexicon:
     """The words of `lexicon.txt`."""
     stored = (resources.files("mcp_optimizer") / "search" / "lexicon.txt").read_text(encoding="utf-8")
     columns: list[list[tuple[str, Meaning]]] = [[] for _ in (*_INFLECTED, *_UNSPACED)]
-    kind = Kind.LEFT_OUT
+    kind = WordKind.LEFT_OUT
     for line in stored.splitlines():
         if line.startswith("["):
-            kind = Kind(line.strip("[]"))
+            kind = WordKind(line.strip("[]"))
         elif line and not line.startswith("#"):
             english, _, others = line.partition("=")
             meaning = Meaning(english.strip().replace("_", " "), kind)
@@ -213,7 +213,7 @@ def _inflected(name: str, rows: Iterable[tuple[str, Meaning]]) -> Inflected:
             if "+" in spelt:
                 verb, _, particle = spelt.partition("+")
                 separable.setdefault((_stem(name, verb), particle), meaning)
-            elif meaning.kind is Kind.LEFT_OUT and "_" not in spelt:
+            elif meaning.kind is WordKind.LEFT_OUT and "_" not in spelt:
                 left_out.add(spelt)
             else:
                 parts = tuple(spelt.split("_"))
@@ -331,7 +331,7 @@ def _from_unspaced(request: str) -> Translated | None:
             words.append(text)
         elif text.strip():
             pieces.append(_Piece(text.strip()))
-    if not any(piece.kind in (Kind.ACTION, Kind.WORD, Kind.QUESTION) for piece in pieces):
+    if not any(piece.kind in (WordKind.ACTION, WordKind.WORD, WordKind.QUESTION) for piece in pieces):
         return None
     return Translated(_ordered(pieces, is_verb_last=language.name == "japanese"), tuple(words))
 
@@ -352,12 +352,12 @@ def _from_inflected(request: str, language: Inflected) -> tuple[list[_Piece], tu
         if meaning is None and is_word:
             meaning, length = _longest(plain, at, language, is_name=at > 0 and language.may_be_name(text))
         if meaning is None and is_word and (parts := language.compound(plain[at])) is not None:
-            meaning = Meaning(parts, Kind.WORD)
+            meaning = Meaning(parts, WordKind.WORD)
         if meaning is None:
             pieces.append(_Piece(text))
         else:
             pieces.append(_Piece(meaning.english, meaning.kind))
-            words += [one for one, _ in tokens[at : at + length] if meaning.kind is not Kind.LEFT_OUT]
+            words += [one for one, _ in tokens[at : at + length] if meaning.kind is not WordKind.LEFT_OUT]
         at += length
     return pieces, tuple(words)
 
@@ -389,10 +389,10 @@ def _separable_verbs(plain: Sequence[str], language: Inflected) -> tuple[dict[in
 
 def _ordered(pieces: Sequence[_Piece], *, is_verb_last: bool) -> str:
     """The pieces as a request; a question or an action that stands later comes first, as in English."""
-    said = [one for one in pieces if one.text and one.text not in _SILENT and one.kind is not Kind.LEFT_OUT]
-    if said and said[0].kind not in (Kind.QUESTION, Kind.ACTION):
-        questions = [piece for piece in said if piece.kind is Kind.QUESTION]
-        actions = [piece for piece in said if piece.kind is Kind.ACTION]
+    said = [one for one in pieces if one.text and one.text not in _SILENT and one.kind is not WordKind.LEFT_OUT]
+    if said and said[0].kind not in (WordKind.QUESTION, WordKind.ACTION):
+        questions = [piece for piece in said if piece.kind is WordKind.QUESTION]
+        actions = [piece for piece in said if piece.kind is WordKind.ACTION]
         leading = questions[:1] or (actions[-1:] if is_verb_last else actions[:1])
         said = [*leading, *(piece for piece in said if piece not in leading)]
     return " ".join(piece.text for piece in said)
