@@ -36,6 +36,7 @@ class Client:
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment)
+        self.process = self._process.pid
         self._last = 0
         about = {"name": "day", "version": "1"}
         self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about})

@@ -218,6 +218,10 @@ class ToolForms:
         for tool in tools:
             self._keep(tool, dialect)
 
+    def is_at_hand(self, tool: CatalogTool) -> bool:
+        """Whether `plans` knows the tool, or can compress it without loading the tokenizer, which takes long."""
+        return self._counter.is_loaded or (tool.record.definition_hash, self.dialect) in self._compressed
+
     def plans(self, tool: CatalogTool) -> list[GroupPlan]:
         """How to expand arguments of the compressed schema, in every dialect in which it was sent."""
         plans, digest = [self._keep(tool, self.dialect).groups], tool.record.definition_hash

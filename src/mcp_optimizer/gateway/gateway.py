@@ -389,6 +389,8 @@ class Gateway:
             tool = await self._known_by_now(resolve, tool_name, caller)
         if tool.server not in self._catalog.snapshot.expected:
             return tool
+        # Meanwhile, what the call needs besides its server.
+        self.results.begin()
         await self._starting.until_up(tool.server)
         # Resolved again: the server may list something else now.
         return await resolve(self._catalog.snapshot)
@@ -461,6 +463,8 @@ class Gateway:
             is_long = is_long or takes_long(tool.tokens, parameters)
         if is_long:
             return await self._off_loop(caller, lambda: written(self._understand(tool, parameters, added)))
+        if not self._forms.is_at_hand(tool):
+            await asyncio.to_thread(self._forms.plans, tool)
         return self._understand(tool, parameters, added)
 
     def _understand(self, tool: CatalogTool, parameters: Any, added: Collection[str]) -> dict[str, Any]:

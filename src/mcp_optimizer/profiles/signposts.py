@@ -87,6 +87,8 @@ class Signposts:
         self._is_on = is_on
         self._known = known or KnownSignpost(Signpost() if is_on else NO_SIGNPOST, {})
         self._kept = self._known
+        self._said: dict[str, str] | None = None
+        """The descriptions in the server file from which the kept line was made; None until it is compared first."""
         self._has_settled = False
         self._of_views: OrderedDict[int, tuple[weakref.ref[Snapshot], Signpost]] = OrderedDict()
         self._tasks = BackgroundTasks(logger, "Cannot name the servers behind the gateway")
@@ -193,6 +195,13 @@ class Signposts:
             named.append(state)
             if len(named) > _MOST_SERVERS:
                 break
+        said = {state.name: state.spec.description or "" for state in named}
+        kept = self._kept
+        if any(words.values()) and words == kept.words and self._said in (None, said):
+            # As at the start before, with the same server file: nothing has to be counted.
+            self._said = said
+            return kept
+        self._said = said
         return KnownSignpost(Signpost(line(named, words, self._count)), words)
 
 

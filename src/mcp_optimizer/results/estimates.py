@@ -9,6 +9,7 @@ text, the fixed ratio for its kind is used. Pure, except that the tokenizer is l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import re
 from collections.abc import Sequence
@@ -98,6 +99,7 @@ class Estimator:
         self._exact = f"tiktoken:{self._counter.encoding_name}"
         self._is_by_length = self.method in (Method.DIV_4, Method.DIV_3)
         self._counts_all = self.method is not Method.AUTO
+        self._is_loading = False
         self.is_used = False
         """Whether anything was counted or estimated so far."""
 
@@ -105,6 +107,21 @@ class Estimator:
     def counter(self) -> TokenCounter:
         """The counter that limits use: the encoding that the method names, otherwise the configured one."""
         return self._counter
+
+    def begin(self) -> None:
+        """Begin to load the tokenizer, if the method needs it, while a server works on what will be counted."""
+        self.is_used = True
+        if not self._counter.is_loaded and not self._is_by_length and not self._is_loading:
+            self._is_loading = True
+            asyncio.get_running_loop().run_in_executor(None, self._load)
+
+    def _load(self) -> None:
+        # If it cannot be loaded, the first count says so.
+        try:
+            with contextlib.suppress(Exception):
+                self.estimate(["x"])
+        finally:
+            self._is_loading = False
 
     async def ready(self) -> None:
         """Load the tokenizer, if the method needs it: in a thread, because that takes a tenth of a second."""

@@ -151,6 +151,10 @@ class Results:
         """Whether any result was counted so far."""
         return self._estimator.is_used
 
+    def begin(self) -> None:
+        """Begin to load what counting needs: a result is about to be asked for."""
+        self._estimator.begin()
+
     async def answer(self, call: Call, ask: Ask) -> dict[str, Any]:
         """The server's result, or a cached one, within the limits, with its cost."""
         treatment = self._options.of(call.server, call.tool)
@@ -197,6 +201,7 @@ class Results:
 
     async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
         started = time.perf_counter() - call.seconds_before
+        self.begin()
         result = of_a_tool(await ask())
         if is_interim(result):
             return result

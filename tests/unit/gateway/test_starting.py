@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from dataclasses import replace
 
 import pytest
+import tiktoken
 
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UnknownTool
 from mcp_optimizer.gateway.starting_servers import StartingServers
+from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_gateway, running
+from tests.waiting import until
 
 NOTE = mcp_tool("write_note", "Write a note into the notebook")
 CARD = mcp_tool("create_card", "Create a card on a board")
@@ -67,3 +71,27 @@ async def test_waiting_ends_after_a_while_whatever_the_server_does() -> None:
         return False
 
     assert await asyncio.wait_for(StartingServers(catalog, lambda _server: None, 0.05).wait(view, never), 5)
+
+
+async def test_the_tokenizer_is_loaded_while_the_server_starts_and_never_by_the_event_loop() -> None:
+    loaders: list[str] = []
+
+    class Watched(TokenCounter):
+        @property
+        def encoding(self) -> tiktoken.Encoding:
+            loaders.append(threading.current_thread().name)
+            return super().encoding
+
+    catalog = await live_catalog(running("kanban", CARD), running("notes", NOTE))
+    gateway = new_gateway(catalog, counter=Watched())
+    catalog.on_state(starting("notes"))
+    loaders.clear()
+    asked = asyncio.create_task(gateway.call("write_note", {}))
+    await until(lambda: loaders)
+    assert not asked.done()
+    catalog.on_state(replace(running("notes", NOTE), since=time.time()))
+    assert (await asyncio.wait_for(asked, 5))["content"][0]["text"] == "done"
+    # A server that runs is called at once, and its tool was never compressed.
+    quick = new_gateway(catalog, counter=Watched())
+    await quick.call("create_card", {})
+    assert threading.main_thread().name not in loaders

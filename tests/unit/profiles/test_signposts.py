@@ -27,7 +27,7 @@ from mcp_optimizer.serving.signpost_file import keep_signpost, read_signpost
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalog.test_admitting import Holding, catalog_with
-from tests.unit.catalogs import down, mcp_tool, new_catalog, new_gateway, running
+from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, new_gateway, running
 from tests.waiting import until
 
 COUNT = TokenCounter().count_tokens
@@ -174,6 +174,30 @@ async def test_it_does_not_change_as_long_as_the_servers_do_not_and_a_failed_one
         assert made.kept[-1].signpost.servers == "kanban (boards, cards, tags), sql (tables)"
         assert await made.of() == "kanban (boards), sql (tables)"
         assert not made.announced
+
+
+async def test_at_a_start_with_the_same_servers_nothing_is_counted() -> None:
+    async with behind(KANBAN, SQL) as made:
+        await until(lambda: made.kept)
+    [kept] = made.kept
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return COUNT(text)
+
+    catalog = await live_catalog(KANBAN, SQL)
+    again: list[KnownSignpost] = []
+    signposts = Signposts(catalog, new_gateway(catalog), count, kept, again.append)
+    signposts.start()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(until(lambda: counted or again), 1)
+    assert signposts.own == kept.signpost
+    # What the user says of a server is part of the line.
+    catalog.on_state(replace(KANBAN, spec=replace(KANBAN.spec, description="Boards of ours")))
+    await until(lambda: again)
+    await signposts.stop()
+    assert "Boards of ours" in again[0].signpost.servers
 
 
 async def test_a_server_that_is_removed_is_named_no_more_and_clients_are_told() -> None:
