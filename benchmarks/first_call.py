@@ -1,4 +1,4 @@
-"""What the first call of a server costs through a gateway that has to start it, beside starting the server directly.
+"""What the first call costs that has to start its server.
 
     python -m benchmarks.first_call --config FILE SERVER TOOL ARGUMENTS [--rounds 10]
 

@@ -38,6 +38,8 @@ class World:
         self.go = folder / "go"
         self.go.write_text("")
         self.started = folder / "started"
+        self.waits, self.fails = folder / "waits", folder / "fails"
+        """Files which, while they are there, keep the server from starting."""
         self.options = ("--database", folder / "catalog.db", "--encoder", "none", "--start-servers", "on demand")
 
     @property
@@ -65,8 +67,11 @@ class World:
 
 @pytest.fixture
 def world(write_servers: WriteServers, tmp_path: Path) -> World:
-    starts = f"echo started >> {tmp_path / 'started'}; exec {sys.executable} {SERVER} {tmp_path / 'go'}"
-    return World(write_servers({"lab": {"command": "sh", "args": ["-c", starts]}}), tmp_path)
+    world = World(tmp_path / "mcp.json", tmp_path)
+    hinders = f"while test -e {world.waits}; do sleep 0.1; done; test -e {world.fails} && echo no folder >&2 && exit 3"
+    starts = f"echo started >> {world.started}; {hinders}; exec {sys.executable} {SERVER} {world.go}"
+    world.config = write_servers({"lab": {"command": "sh", "args": ["-c", starts]}})
+    return world
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
@@ -136,6 +141,25 @@ def world_is_resting(world: World) -> bool:
 
 def _processes() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+@pytest.mark.parametrize(("what", "said"), [("waits", "1 s"), ("fails", "no folder")])
+async def test_a_server_that_does_not_start_any_more_says_why_and_is_called_again_when_it_does(
+    world: World, what: str, said: str
+) -> None:
+    await world.get_known()
+    hinders: Path = getattr(world, what)
+    hinders.touch()
+    async with world.gateway(MODERN, "--start-timeout", "1", "--restart-pause", "0.2") as client:
+        answer = await client.ask(*NEEDS["a call"])
+        assert answer["result"]["isError"]
+        assert said in json.dumps(answer["result"])
+        hinders.unlink()
+
+        async def is_answered() -> bool:
+            return not (await client.ask(*NEEDS["a call"]))["result"].get("isError")
+
+        await until(is_answered)
 
 
 async def test_a_command_without_a_gateway_starts_only_what_it_calls(world: World) -> None:

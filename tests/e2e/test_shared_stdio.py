@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -253,3 +254,85 @@ async def test_a_link_and_the_socket_of_a_dead_gateway_are_not_joined(world: Wor
         with pytest.raises(BlockingIOError):
             elsewhere.accept()
     assert not dead.exists()
+
+
+async def test_a_client_that_vanishes_in_the_middle_of_a_call_leaves_the_others_their_server(world: World) -> None:
+    async with world.client() as stays:
+        before = await note(stays, "a")
+        async with world.client() as vanishes:
+            await vanishes.send(calling("unheard", "slow", seconds=1))
+            await until(lambda: "unheard" in world.written)
+            # Both ends of its pipes at once, as when it is killed.
+            assert vanishes.process.stdin is not None
+            vanishes.process.stdin.close()
+            vanishes.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+            assert await asyncio.wait_for(vanishes.process.wait(), 20) == 0
+        assert (await note(stays, "b")).split(" by ")[1] == before.split(" by ")[1]
+        assert len(gateways()) == 1
+
+
+async def test_alone_means_a_gateway_for_one_client_whatever_the_settings_say(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_OPTIMIZER_SHARED", "1")
+    async with world.client("--alone") as client:
+        assert "a by" in await note(client, "a")
+        assert gateways() == []
+
+
+async def test_clients_are_served_where_files_cannot_grow(world: World) -> None:
+    """A full disk: neither the database nor a journal takes more than a few kilobytes."""
+    limits = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, 8_192)); "
+    there = [sys.executable, "-c", f"{limits} os.execv(sys.executable, {PROGRAM} + sys.argv[1:])"]
+    options = ("--shared", "--encoder", "none")
+    async with stdio_client(world.config, *options, program=there) as first:
+        assert "a by" in await note(first, "a")
+        async with stdio_client(world.config, *options, program=there) as second:
+            for _ in range(100):
+                assert "result" in await second.ask("tools/list")
+            assert "b by" in await note(second, "b")
+
+
+async def test_clients_are_served_where_no_home_can_be_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "/dev/null/home")
+    async with world.client() as first, world.client() as second:
+        assert (await note(first, "a")).split(" by ")[1] == (await note(second, "b")).split(" by ")[1]
+
+
+NOBODY = 65534
+BECOMES = f"import os, socket, sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
+LISTENS = f"""{BECOMES}
+listening = socket.socket(socket.AF_UNIX); listening.bind(sys.argv[1]); listening.listen(); print(flush=True)
+listening.settimeout(60); listening.accept(); print("joined", flush=True)
+"""
+CONNECTS = f"{BECOMES}; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+
+
+@pytest.mark.skipif(not CAN_CONTROL or os.getuid() != 0, reason="only root can be two users")
+async def test_nobody_joins_the_gateway_of_another_user(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        os.chmod(place, 0o755)  # noqa: S103 - another user's folder is in it
+        theirs = Path(place) / "mcp-optimizer"
+        theirs.mkdir(0o700)
+        os.chown(theirs, NOBODY, NOBODY)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", place)
+        listening = await _as_nobody(LISTENS, theirs / f"{SOCKET_PREFIX}1.sock")
+        assert listening.stdout is not None
+        await listening.stdout.readline()
+        async with world.client() as client:
+            assert "a by" in await note(client, "a")
+            folder = made_folder(os.environ)
+            assert folder is not None
+            ours, *_ = sockets_named(lambda name: name.startswith(SOCKET_PREFIX), [folder])
+            refused = await _as_nobody(CONNECTS, ours)
+            assert b"Permission" in (await refused.communicate())[1]
+        listening.terminate()
+        assert await listening.stdout.read() == b""
+        await listening.communicate()
+
+
+async def _as_nobody(program: str, *arguments: object) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-I", "-S", "-c", program, *map(str, arguments))
+    return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)

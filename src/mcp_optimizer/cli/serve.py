@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -25,7 +25,7 @@ from mcp_optimizer.cli.serve_http import serve_http
 from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.runtime.sharing.client_process import share
-from mcp_optimizer.runtime.sharing.likeness import shared_link
+from mcp_optimizer.runtime.sharing.likeness import ALONE, shared_link
 from mcp_optimizer.runtime.worker_place import worker_place
 from mcp_optimizer.serving.early_answers import EarlyAnswers
 from mcp_optimizer.serving.pipes import has_pipes, own_pipes
@@ -67,7 +67,13 @@ def register(app: typer.Typer) -> None:
 
 
 @with_settings(leave_out=ONE_SHOT_ONLY)
-def serve(settings: Settings) -> None:
+def serve(
+    *,
+    alone: Annotated[
+        bool, typer.Option(ALONE, help="On stdio: a gateway for this client only, whatever `shared` says.")
+    ] = False,
+    settings: Settings,
+) -> None:
     """Serve MCP on stdio, or over HTTP with --http HOST:PORT."""
     if settings.workers > 1 and worker_place(os.environ) is None:
         _serve_with_workers(settings)
@@ -75,7 +81,7 @@ def serve(settings: Settings) -> None:
     if settings.http is None and sys.stdin.isatty():
         print(_WAITS, file=sys.stderr)
     link = shared_link(os.environ)
-    is_shared = link is None and settings.shared and settings.http is None and has_pipes()
+    is_shared = link is None and settings.shared and not alone and settings.http is None and has_pipes()
     # The settings file wants it, which the start of the program does not look into.
     if is_shared and (code := share(sys.argv[1:], os.environ)) is not None:
         os._exit(code)

@@ -23,7 +23,7 @@ from pathlib import Path
 from mcp_optimizer import __version__
 from mcp_optimizer.runtime.sharing import wire
 from mcp_optimizer.runtime.sharing.journal import new_file
-from mcp_optimizer.runtime.sharing.likeness import LINK_VARIABLE, PREFIX, SHARED, likeness
+from mcp_optimizer.runtime.sharing.likeness import ALONE, LINK_VARIABLE, PREFIX, SHARED, likeness
 from mcp_optimizer.runtime.sharing.places import CAN_CONTROL, is_own_user, is_private, made_folder, sockets_named
 from mcp_optimizer.runtime.sharing.wire import Broken, ProcessLink, Said
 
@@ -43,7 +43,7 @@ _MOST_LOST, _LOST_WITHIN = 5, 60.0
 """Gateways that may end within so many seconds before the client is given up."""
 _MOST_TRIED = 50
 _GAVE_UP = 1
-_NOT_SHARED = frozenset({"--help", "--help-all", "--http", "--workers"})
+_NOT_SHARED = frozenset({"--help", "--help-all", "--http", "--workers", ALONE})
 
 
 def wants_to_share(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:

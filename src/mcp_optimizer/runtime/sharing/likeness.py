@@ -26,7 +26,7 @@ PREFIX = "MCP_OPTIMIZER_"
 LINK_VARIABLE = f"{PREFIX}LINK"
 """The file descriptor on which a gateway that was started for clients hears of the first of them. Not an option."""
 
-SHARED = "--shared"
+SHARED, ALONE = "--shared", "--alone"
 
 _LARGEST = 2_000_000
 _WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
