@@ -2,7 +2,8 @@
 
 Runs the suite against the conformant server directly, then through a gateway in transparent mode, with the server
 behind it over HTTP and as a child process. Fails if a check that passes directly fails through the gateway and is not
-a listed exception. With `--if-possible`, prints the reason and succeeds where npm or Node is not available.
+a listed exception. With `--if-possible`, prints the reason and succeeds where npm or Node is not available. With
+`--by-hand`, the ways are others: a server that rests until the first message, and a shared gateway on stdio in between.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tests.conformance.suite import REVISIONS, ROOT, Found, NotAvailable, get_su
 SERVER = ROOT / "tests" / "servers" / "conformant.py"
 EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
 _START_SECONDS = 60
+_LISTED_SECONDS = 3
+"""Seconds after which a gateway has stored what it knows of its server."""
 
 
 def exceptions() -> dict[str, str]:
@@ -71,32 +74,47 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def gateway(folder: Path, entry: dict[str, Any]) -> Iterator[str]:
-    config = folder / "mcp.json"
+def gateway(folder: Path, entry: dict[str, Any], *, rests: bool = False) -> Iterator[str]:
+    """A gateway with one server; `rests`: which it knows from a start before, and starts with the first message."""
+    config, database = folder / "mcp.json", str(folder / f"{free_port()}.db") if rests else "none"
     config.write_text(json.dumps({"mcpServers": {"conformant": entry}}), encoding="utf-8")
     port = free_port()
     options = ["--config", str(config), "--http", f"127.0.0.1:{port}", "--mode", "transparent"]
-    command = [sys.executable, "-m", "mcp_optimizer", "serve", *options, "--database", "none", "--encoder", "none"]
+    command = [sys.executable, "-m", "mcp_optimizer", "serve", *options, "--database", database, "--encoder", "none"]
+    if rests:
+        with running(command, f"http://127.0.0.1:{port}/ready"):
+            time.sleep(_LISTED_SECONDS)
     with running(command, f"http://127.0.0.1:{port}/ready"):
         yield f"http://127.0.0.1:{port}/mcp"
+
+
+def ways_in(folder: Path, url: str, *, by_hand: bool) -> dict[str, tuple[dict[str, Any], bool]]:
+    """How the server is reached: its entry, and whether it rests at first."""
+    child = {"command": sys.executable, "args": [str(SERVER)]}
+    if not by_hand:
+        return {"over HTTP": ({"url": url}, False), "as a child": (child, False)}
+    inner = folder / "inner.json"
+    inner.write_text(json.dumps({"mcpServers": {"conformant": child}}), encoding="utf-8")
+    options = ["--shared", "--mode", "transparent", "--config", str(inner), "--database", "none", "--encoder", "none"]
+    shared = {"command": sys.executable, "args": ["-m", "mcp_optimizer_gateway", "serve", *options]}
+    return {"that rests": (child, True), "behind a shared gateway": (shared, False)}
 
 
 def lost(direct: Found, through: Found) -> dict[str, str]:
     return {name: through.failed.get(name, "was not run") for name in sorted(direct.passed - through.passed)}
 
 
-def compare(suite: Sequence[str], url: str, folder: Path, known: Collection[str]) -> dict[str, str]:
+def compare(
+    suite: Sequence[str], url: str, folder: Path, known: Collection[str], *, by_hand: bool = False
+) -> dict[str, str]:
     """The checks that pass directly but not through the gateway, by revision and name; also those `known`."""
     found: dict[str, str] = {}
-    ways: dict[str, dict[str, Any]] = {
-        "over HTTP": {"url": url},
-        "as a child": {"command": sys.executable, "args": [str(SERVER)]},
-    }
+    ways = ways_in(folder, url, by_hand=by_hand)
     for revision in REVISIONS:
         direct = run_suite(suite, url, revision)
         print(f"{revision}  directly: {len(direct.passed)} checks pass, {len(direct.failed)} do not", flush=True)
-        for way, entry in ways.items():
-            with gateway(folder, entry) as through_url:
+        for way, (entry, rests) in ways.items():
+            with gateway(folder, entry, rests=rests) as through_url:
                 through = run_suite(suite, through_url, revision)
                 missing = named(lost(direct, through), revision, way)
                 if missing.keys() - set(known):
@@ -121,7 +139,7 @@ def main() -> int:
     port, known = free_port(), exceptions()
     url = f"http://127.0.0.1:{port}/mcp"
     with tempfile.TemporaryDirectory() as folder, running([sys.executable, str(SERVER), "--http", str(port)], url):
-        found = compare(suite, url, Path(folder), known)
+        found = compare(suite, url, Path(folder), known, by_hand="--by-hand" in sys.argv)
     for name, why in found.items():
         print(f"{'excepted' if name in known else 'LOST'}: {name}: {why}")
     return 1 if found.keys() - known.keys() else 0

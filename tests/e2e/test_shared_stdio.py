@@ -228,14 +228,25 @@ def pretending(name: str, said: dict[str, object] | None) -> Iterator[list[bytes
         answering.join(10)
 
 
-@pytest.mark.parametrize("said", [None, {}, {**hello(), "version": "0"}, hello()], ids=["silent", "odd", "old", "lies"])
-async def test_a_program_that_only_looks_like_a_gateway_gets_no_client(
-    world: World, said: dict[str, object] | None
-) -> None:
-    with pretending(f"{SOCKET_PREFIX}1.sock", said) as heard:
+async def test_programs_that_only_look_like_a_gateway_get_no_client(world: World) -> None:
+    pretenders: dict[str, dict[str, object] | None] = {
+        "is silent": None,
+        "says something odd": {},
+        "is older": {**hello(), "version": "0"},
+        "lies": hello(),
+    }
+    with contextlib.ExitStack() as stack:
+        heard = {
+            what: stack.enter_context(pretending(f"{SOCKET_PREFIX}{number}.sock", said))
+            for number, (what, said) in enumerate(pretenders.items(), 1)
+        }
         async with world.client() as client:
             assert "a by" in await note(client, "a")
-    assert wire.FILES not in b"".join(heard)
+    # The lying one was believed until it had to welcome the client.
+    assert b"".join(heard["lies"]) == wire.JOIN
+    assert {what: b"".join(kinds) for what, kinds in heard.items() if what != "lies"} == {
+        what: b"" for what in pretenders if what != "lies"
+    }
 
 
 async def test_a_link_and_the_socket_of_a_dead_gateway_are_not_joined(world: World, tmp_path: Path) -> None:
