@@ -27,8 +27,6 @@ from tests.conformance.suite import REVISIONS, ROOT, Found, NotAvailable, get_su
 SERVER = ROOT / "tests" / "servers" / "conformant.py"
 EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
 _START_SECONDS = 60
-_LISTED_SECONDS = 3
-"""Seconds after which a gateway has stored what it knows of its server."""
 
 
 def exceptions() -> dict[str, str]:
@@ -82,8 +80,9 @@ def gateway(folder: Path, entry: dict[str, Any], *, rests: bool = False) -> Iter
     options = ["--config", str(config), "--http", f"127.0.0.1:{port}", "--mode", "transparent"]
     command = [sys.executable, "-m", "mcp_optimizer", "serve", *options, "--database", database, "--encoder", "none"]
     if rests:
-        with running(command, f"http://127.0.0.1:{port}/ready"):
-            time.sleep(_LISTED_SECONDS)
+        # A command lists the servers that are not known yet, and stores what it learns.
+        tools = [sys.executable, "-m", "mcp_optimizer", "tools", "--config", str(config), "--database", database]
+        subprocess.run([*tools, "--encoder", "none"], stdout=subprocess.DEVNULL, check=True, cwd=ROOT)
     with running(command, f"http://127.0.0.1:{port}/ready"):
         yield f"http://127.0.0.1:{port}/mcp"
 

@@ -270,14 +270,17 @@ async def test_a_link_and_the_socket_of_a_dead_gateway_are_not_joined(world: Wor
 async def test_a_client_that_vanishes_in_the_middle_of_a_call_leaves_the_others_their_server(world: World) -> None:
     async with world.client() as stays:
         before = await note(stays, "a")
-        async with world.client() as vanishes:
-            await vanishes.send(calling("unheard", "slow", seconds=1))
-            await until(lambda: "unheard" in world.written)
-            # Both ends of its pipes at once, as when it is killed.
-            assert vanishes.process.stdin is not None
-            vanishes.process.stdin.close()
-            vanishes.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
-            assert await asyncio.wait_for(vanishes.process.wait(), 20) == 0
+        command = [*PROGRAM, "serve", "--config", str(world.config), "--shared", "--encoder", "none"]
+        (reads, says), (hears, writes) = os.pipe(), os.pipe()
+        vanishes = await asyncio.create_subprocess_exec(*command, stdin=reads, stdout=writes)
+        os.close(reads)
+        os.close(writes)
+        os.write(says, json.dumps(calling("unheard", "slow", era=MODERN, seconds=1)).encode() + b"\n")
+        await until(lambda: "unheard" in world.written)
+        # Both ends of its pipes at once, as when it is killed.
+        os.close(says)
+        os.close(hears)
+        assert await asyncio.wait_for(vanishes.wait(), 20) == 0
         assert (await note(stays, "b")).split(" by ")[1] == before.split(" by ")[1]
         assert len(gateways()) == 1
 
@@ -323,7 +326,8 @@ CONNECTS = f"{BECOMES}; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
 @pytest.mark.skipif(not CAN_CONTROL or os.getuid() != 0, reason="only root can be two users")
 async def test_nobody_joins_the_gateway_of_another_user(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
-        os.chmod(place, 0o755)  # noqa: S103 - another user's folder is in it
+        # Another user's folder is in it.
+        Path(place).chmod(0o711)
         theirs = Path(place) / "mcp-optimizer"
         theirs.mkdir(0o700)
         os.chown(theirs, NOBODY, NOBODY)
