@@ -27,6 +27,8 @@ from tests.conformance.suite import REVISIONS, ROOT, Found, NotAvailable, get_su
 SERVER = ROOT / "tests" / "servers" / "conformant.py"
 EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
 _START_SECONDS = 60
+_BY_HAND = ("that rests", "behind a shared gateway")
+"""The ways that are tried by hand. The server is a child in both."""
 
 
 def exceptions() -> dict[str, str]:
@@ -96,7 +98,7 @@ def ways_in(folder: Path, url: str, *, by_hand: bool) -> dict[str, tuple[dict[st
     inner.write_text(json.dumps({"mcpServers": {"conformant": child}}), encoding="utf-8")
     options = ["--shared", "--mode", "transparent", "--config", str(inner), "--database", "none", "--encoder", "none"]
     shared = {"command": sys.executable, "args": ["-m", "mcp_optimizer_gateway", "serve", *options]}
-    return {"that rests": (child, True), "behind a shared gateway": (shared, False)}
+    return dict(zip(_BY_HAND, [(child, True), (shared, False)], strict=True))
 
 
 def lost(direct: Found, through: Found) -> dict[str, str]:
@@ -136,6 +138,7 @@ def main() -> int:
         print(f"conformance: not run, because {problem}")
         return 0 if "--if-possible" in sys.argv else 2
     port, known = free_port(), exceptions()
+    known |= {name.replace("as a child", way): why for way in _BY_HAND for name, why in known.items()}
     url = f"http://127.0.0.1:{port}/mcp"
     with tempfile.TemporaryDirectory() as folder, running([sys.executable, str(SERVER), "--http", str(port)], url):
         found = compare(suite, url, Path(folder), known, by_hand="--by-hand" in sys.argv)
