@@ -66,6 +66,13 @@ async def test_demo_shows_what_it_saves_and_calls_a_tool(tmp_path: Path) -> None
     assert "With your own servers" in done.out
 
 
+async def test_a_demo_whose_servers_do_not_start_in_time_says_so_and_shows_nothing(tmp_path: Path) -> None:
+    done = await command("demo", "--wait", "0", cwd=tmp_path, cold=True)
+    assert (done.code, done.out) == (1, "")
+    assert "have not started within 0 s: kanban (starting), sql (starting), web (starting)." in done.err
+    assert "demo --wait 60 --start-timeout 240" in done.err
+
+
 async def test_init_writes_a_starter_file_once_where_every_command_finds_it(tmp_path: Path) -> None:
     done = await command("init", cwd=tmp_path, cold=True)
     own = tmp_path / "xdg_config_home" / "mcp-optimizer" / "mcp.json"

@@ -14,7 +14,7 @@ from mcp_optimizer.cli.command_gateway import run, started
 from mcp_optimizer.cli.command_options import JsonFlag, with_settings
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings, own_server_file
-from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.errors import ConfigurationError, OptimizerError
 
 if TYPE_CHECKING:
     from mcp_optimizer.app.optimizer import Optimizer
@@ -100,11 +100,14 @@ def init(
 @with_settings()
 def demo(*, settings: Settings, as_json: JsonFlag = False) -> None:
     """Start the bundled demo servers, run a handful of searches, and show what each found, cost and saved."""
-    run(_demo(settings.model_copy(update={"demo": True, "config": None}), as_json))
+    # It shows nothing without its servers, whose first start on a slow machine takes long.
+    wait = settings.wait if "wait" in settings.model_fields_set else settings.start_timeout
+    run(_demo(settings.model_copy(update={"demo": True, "config": None, "wait": wait}), as_json))
 
 
 async def _demo(settings: Settings, as_json: bool) -> None:
-    async with started(settings) as optimizer:
+    async with started(settings, shows_servers=True) as optimizer:
+        _need_servers(optimizer)
         if as_json:
             answers = [
                 {"request": text, **(await optimizer.find(text, words)).model_dump(exclude_none=True)}
@@ -113,6 +116,21 @@ async def _demo(settings: Settings, as_json: bool) -> None:
             print_json({"requests": answers})
             return
         await _show_demo(optimizer)
+
+
+def _need_servers(optimizer: Optimizer) -> None:
+    from mcp_optimizer.app.control.command_facts import missing_facts
+
+    missing = missing_facts(optimizer.snapshot)
+    if not missing:
+        return
+    named = ", ".join(f"{one['name']} ({one['reason'] or one['status']})" for one in missing)
+    settings = optimizer.settings
+    longer = f"--wait {4 * max(settings.wait, 15):g} --start-timeout {4 * settings.start_timeout:g}"
+    raise OptimizerError(
+        f"The demo's servers have not started within {settings.wait:g} s: {named}. If this machine is only slow, give "
+        f"them longer: {shlex.join(this_program())} demo {longer}"
+    )
 
 
 async def _show_demo(optimizer: Optimizer) -> None:
