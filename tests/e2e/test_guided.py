@@ -76,11 +76,13 @@ def test_a_new_user_is_led_to_a_connected_client(tmp_path: Path) -> None:
         assert "in every prompt of a client that lists all of them" in shown
         assert "2 servers, 1 with a problem" in shown
         terminal.type("y\n")
+        terminal.until("Switch them off in Cursor? [y/N]")
+        terminal.type("y\n")
         assert "mcp-optimizer disconnect CLIENT" in terminal.until("byte for byte")
         assert terminal.process.wait(_SECONDS) == 0
     finally:
         terminal.close()
-    assert "mcp-optimizer" in json.loads(file.read_text())["mcpServers"]
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["mcp-optimizer"]
 
 
 def test_without_servers_it_says_how_to_get_one(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from mcp_optimizer.dashboard.overview_routes import Dashboard, DashboardSources
 from mcp_optimizer.dashboard.reception import Entrance, Reception
 from mcp_optimizer.dashboard.rule_pages import RuleRoutes, RuleSources
 from mcp_optimizer.dashboard.server_routes import FileChanges, ServerRoutes, ServerSources
+from mcp_optimizer.dashboard.settings_page import SettingsRoute
 from mcp_optimizer.dashboard.sign_in_host import SignInHost
 from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.dashboard.signing_in import SignInForms
@@ -58,6 +59,7 @@ def build_dashboard(
         *trials.routes(),
         *_servers(parts, guard, changes, reloading).routes(),
         *SignInForms(guard).routes(),
+        *SettingsRoute(parts.settings, __version__, guard).routes(),
         *_login_pages(parts, guard).routes(),
         *_sharing(parts, guard),
         metrics_route(_meters(parts, life, costs), guard),

@@ -7,7 +7,7 @@ commands would not do. Asks before anything is written.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import typer
@@ -22,6 +22,7 @@ RunCommand = Callable[[Sequence[str]], int]
 """Runs one command of the program, and returns its exit code."""
 
 _STEPS = 4
+_TWICE = "Its own servers are behind the gateway now, so their tools are listed twice."
 _LATER = (
     ("find", "REQUEST", "what a model finds, and at what cost"),
     ("report", "", "after a day: what was saved, and what to do"),
@@ -42,13 +43,15 @@ class Guide:
 
         settings = load_settings({})
         self._title(1, "Servers that your MCP clients have")
-        is_found = bool(found_files(this_machine()))
-        if is_found:
+        found = found_files(this_machine())
+        if found:
             self._do("import", "--dry-run")
         else:
             self._say("No files of known clients were found here.")
-        if is_found and self._agreed(f"Copy them into {settings.server_file}? Your clients' files stay as they are."):
+        imported: set[str] = set()
+        if found and self._agreed(f"Copy them into {settings.server_file}? Your clients' files stay as they are."):
             self._do("import")
+            imported = {file.client.name for file in found}
         if not settings.server_file.exists():
             self._say("There are no servers yet. Add one, then come back:  mcp-optimizer add npm:PACKAGE")
             self._say("Or see what this does, with servers of its own:     mcp-optimizer demo")
@@ -56,12 +59,13 @@ class Guide:
         self._title(2, "Does each server start, and what does it cost? (The first start of some takes a minute.)")
         self._do("doctor")
         self._title(3, "Put the gateway into your clients")
-        self._connect()
+        self._connect(imported)
         self._title(_STEPS, "Done")
         for command, argument, what in _LATER:
             self._say(f"  {f'mcp-optimizer {command} {argument}'.strip():<34} {what}")
 
-    def _connect(self) -> None:
+    def _connect(self, imported: Collection[str]) -> None:
+        """`imported`: clients whose servers are behind the gateway now."""
         from mcp_optimizer.config.clients.connecting import is_installed
         from mcp_optimizer.config.known_clients.table import CLIENTS
 
@@ -74,6 +78,8 @@ class Guide:
         for client in installed:
             if self._agreed(f"Connect {client.title}?"):
                 self._do("connect", client.name, "--yes")
+                if client.name in imported and self._agreed(f"{_TWICE} Switch them off in {client.title}?"):
+                    self._do("import", client.name, "--move", "--yes")
 
     def _title(self, number: int, text: str) -> None:
         console().print(f"\n[bold]{number} of {_STEPS}[/]  {text}\n")

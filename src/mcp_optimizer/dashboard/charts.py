@@ -6,6 +6,7 @@ policy allows no inline styles. Each chart has a text alternative.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -115,7 +116,7 @@ def _tile(tile: Tile, box: _Box, *, with_label: bool) -> Html:
     inside = [
         el("title", tile.title or tile.label),
         _rect(box.x, box.y, box.width - _GAP, box.height - _GAP, "tool"),
-        _label(tile.label, box.x + 4, box.y + 13, box.width - 7) if with_label and box.height > 17 else None,
+        _lines_label(tile.label, box) if with_label else None,
     ]
     # Not in the tab order: a table has the same tools, and two hundred stops help no one.
     return el("a", inside, href=tile.href, tabindex="-1") if tile.href else el("g", inside)
@@ -127,6 +128,46 @@ def _label(text: str, x: float, y: float, room: float, css: str = "label") -> Ht
         return None
     shown = text if len(text) <= letters else text[: letters - 1] + "…"
     return el("text", shown, x=_f(x), y=_f(y), class_=css)
+
+
+_LINE = 12.5
+"""Pixels from one line of a label to the next."""
+
+_WORDS = re.compile(r"[^_\-./: ]*[_\-./: ]+|[^_\-./: ]+")
+
+
+def label_lines(text: str, letters: int, lines: int) -> list[str]:
+    """A name on as many lines as there is room for, divided at its joints; nothing if a reader could not tell it from
+    others, because too little of it fits.
+    """
+    found = [""]
+    for word in _WORDS.findall(text):
+        if len(found[-1]) + len(word.rstrip("_ ")) > letters and found[-1]:
+            found.append("")
+        found[-1] += word
+    shown = [line.strip() for line in found[:lines]]
+    if len(found) > lines and shown:
+        shown[-1] = shown[-1][: max(letters - 1, 0)] + "…"
+    if letters < _ROOMY and any(len(line) > letters for line in shown):
+        return []
+    cut = [line if len(line) <= letters else line[: letters - 1] + "…" for line in shown]
+    seen = sum(len(line.rstrip("…")) for line in cut)
+    return cut if letters >= 4 and seen >= min(len(text), _TELLING) else []
+
+
+_ROOMY = 9
+"""Letters of a line from which a part of a word is worth showing."""
+
+_TELLING = 9
+"""Letters of a name that tell it from most others of its server."""
+
+
+def _lines_label(text: str, box: _Box) -> list[Html]:
+    lines = label_lines(text, int((box.width - 7) / _LETTER), int((box.height - 4) / _LINE))
+    return [
+        el("text", line, x=_f(box.x + 4), y=_f(box.y + 13 + number * _LINE), class_="label")
+        for number, line in enumerate(lines)
+    ]
 
 
 def _laid_out(tiles: Sequence[Tile], box: _Box) -> list[tuple[Tile, _Box]]:

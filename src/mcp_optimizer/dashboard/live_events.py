@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import visible
-from mcp_optimizer.dashboard.page_parts import moment, subject
+from mcp_optimizer.dashboard.page_parts import moment, subject, who_asked
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.metrics.recorder import Recorder
 
@@ -79,7 +79,7 @@ def event_values(event: Event) -> dict[str, Any]:
         "kind": event.kind.value,
         "which": visible(which),
         "href": href,
-        "client": visible(event.client),
+        "client": visible(who_asked(event)),
         "tokens": event.tokens,
         "milliseconds": event.milliseconds,
         "outcome": event.outcome.value,

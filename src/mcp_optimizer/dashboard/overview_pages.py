@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from mcp_optimizer.dashboard.charts import Tile, share_bar, treemap
 from mcp_optimizer.dashboard.html import Html, el, join, number
 from mcp_optimizer.dashboard.page_parts import (
-    advice_list,
     assumptions,
     figure,
     frame,
@@ -27,12 +26,18 @@ from mcp_optimizer.dashboard.page_parts import (
     subject,
     table,
     tool_href,
+    who_asked,
 )
+from mcp_optimizer.dashboard.to_do import to_do_part
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.events import Event, Outcome
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.weights import Weight, by_server, sent_total, total
 from mcp_optimizer.runtime.terminal_text import counted
+
+DAYS = 30
+RANGES = ((1, "24 hours"), (7, "7 days"), (DAYS, "30 days"), (365, "a year"))
+"""The choices of the time that figures cover, in days."""
 
 _MOST_SERVERS = 24
 _MOST_TILES = 220
@@ -134,6 +139,8 @@ class Overview:
     keeps_history: bool
     troubles: Sequence[str] = ()
     """Problems that exist now."""
+    days: int = DAYS
+    """The time that the figures cover."""
 
     @property
     def baseline(self) -> int:
@@ -143,8 +150,7 @@ class Overview:
 def overview_page(values: Overview, visitor: Visitor | None = None) -> str:
     title = el("h1", "Overview", class_="unseen")
     told = [*values.troubles, *values.usage.advice]
-    to_do = section("What to do", advice_list(told)) if told else None
-    body = title, to_do, figures_part(values), overview_rest(values)
+    body = title, to_do_part(told, visitor), figures_part(values), overview_rest(values)
     return frame("Overview", *body, current="/", version=values.version, visitor=visitor)
 
 
@@ -165,14 +171,38 @@ def figures_part(values: Overview) -> Html:
     others = el("p", usage.others_told, " ", _ALL_HISTORY, class_="note") if usage.others else None
     on_demand = el("p", usage.on_demand_told, class_="note") if usage.on_demand_told else None
     if not values.servers:
-        return el("div", el("p", _NO_SERVERS, class_="empty"), others, id="figures")
+        return el("div", _first_steps(_NO_SERVERS, _WITHOUT_SERVERS), others, id="figures")
+    ranges = _ranges(values.days)
     if not usage.events:
-        return el("div", now, el("p", _NO_CLIENT, class_="empty"), others, id="figures")
-    return el("div", now, savings_figures(usage), on_demand, assumptions(usage), others, id="figures")
+        told = _first_steps(_NO_CLIENT, _WITHOUT_CLIENTS) if values.days >= DAYS else _NOTHING_THEN
+        return el("div", now, ranges, el("div", told, class_="empty"), others, id="figures")
+    return el("div", now, ranges, savings_figures(usage), on_demand, assumptions(usage), others, id="figures")
 
 
-_NO_SERVERS = "There are no servers yet. Add some to the server file: `mcp-optimizer init` makes one."
-_NO_CLIENT = "No client has asked yet. Connect one to /mcp, and let it search and call: what that saves appears here."
+def _ranges(days: int) -> Html:
+    links = [el("a", told, href=f"/?days={each}", aria_current="true" if each == days else None)
+             for each, told in RANGES]  # fmt: skip
+    return el("nav", links, class_="ranges", aria_label="Time that the figures cover")
+
+
+def _first_steps(told: str, steps: Sequence[tuple[str, str]]) -> Html:
+    rows = [el("li", el("code", command), " ", el("span", what, class_="note")) for command, what in steps]
+    return el("div", el("p", told), el("ul", rows, class_="steps"), class_="empty")
+
+
+_NO_SERVERS = "There are no servers yet. Add one on the page Servers, or in a terminal:"
+_WITHOUT_SERVERS = (
+    ("mcp-optimizer import", "takes over the servers that your clients have"),
+    ("mcp-optimizer add npm:PACKAGE", "or pypi:PACKAGE, or a URL: adds one and tries it"),
+    ("mcp-optimizer init", "makes an empty server file"),
+)
+_NO_CLIENT = "No client has asked yet. Connect one; what its searches and calls save appears here as they happen."
+_WITHOUT_CLIENTS = (
+    ("mcp-optimizer connect CLIENT", "puts the gateway into a client on this machine"),
+    ("http://…/mcp", "Connect one to /mcp of this address if it runs elsewhere"),
+    ("mcp-optimizer find REQUEST", "or the search above: what a model would find"),
+)
+_NOTHING_THEN = "Nothing was searched or called in this time."
 _ALL_HISTORY = "They count nowhere on these pages; mcp-optimizer report --all-history includes them."
 
 
@@ -236,7 +266,7 @@ def _which(event: Event) -> list[object]:
     marks += ["cached"] if event.cached else []
     marks += ["cut"] if event.truncated else []
     shown = [el("span", mark, class_="mark bad" if mark == event.outcome.value else "mark") for mark in marks]
-    client = el("span", event.client, class_="note") if event.client else None
+    client = el("span", who_asked(event), class_="note") if who_asked(event) else None
     return [what, " ", client, " ", *shown]
 
 

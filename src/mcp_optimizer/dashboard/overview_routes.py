@@ -24,7 +24,9 @@ from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import Html
 from mcp_optimizer.dashboard.live_events import LiveEvents
 from mcp_optimizer.dashboard.overview_pages import (
+    DAYS,
     PAGE,
+    RANGES,
     CatalogPage,
     FormShown,
     Overview,
@@ -52,7 +54,7 @@ from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
 if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
 
-_DAYS = 30
+_DAY = 86_400
 _MOST_EVENTS = 50_000
 _LEAST_PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 _REST = 10
@@ -61,7 +63,12 @@ _REST = 10
 _REMEMBERED = 5_000
 _SHOWN = 15
 _LONGEST_QUERY = 500
-_FILES = {"style.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_FILES = {
+    "style.css": "text/css",
+    "dashboard.js": "text/javascript",
+    "theme.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,18 @@ class DashboardSources:
     """Names this gateway for people, if there are several."""
 
 
+@dataclass(frozen=True)
+class _Summary:
+    """What the history of some days says."""
+
+    usage: Usage
+    is_kept: bool
+    """Whether there is a history, beyond what this process remembers."""
+    before: Sequence[Event]
+    """The last stored events."""
+    fresh_until: float
+
+
 class Dashboard:
     """Responds with pages."""
 
@@ -91,9 +110,7 @@ class Dashboard:
         self._guard = guard
         self._recent: deque[Event] = deque(maxlen=_REMEMBERED)
         sources.recorder.listen(self._recent.append)
-        self._usage: tuple[Usage, bool] | None = None
-        self._before: list[Event] = []
-        self._fresh_until = 0.0
+        self._summaries: dict[int, _Summary] = {}
         self._summing = asyncio.Lock()
         self._live = LiveEvents(sources.recorder, guard, sources.which)
 
@@ -114,51 +131,56 @@ class Dashboard:
         self._live.end()
 
     async def _overview(self, request: Request) -> Response:
-        return HTMLResponse(await asyncio.to_thread(overview_page, await self._values(), visitor_of(request)))
+        return HTMLResponse(
+            await asyncio.to_thread(overview_page, await self._values(_days(request)), visitor_of(request))
+        )
 
-    async def _figures(self, _request: Request) -> Response:
-        return HTMLResponse(await asyncio.to_thread(figures_part, await self._values()))
+    async def _figures(self, request: Request) -> Response:
+        return HTMLResponse(await asyncio.to_thread(figures_part, await self._values(_days(request))))
 
-    async def _values(self) -> Overview:
+    async def _values(self, days: int) -> Overview:
         sources, snapshot = self._sources, self._sources.gateway.snapshot
-        usage, is_kept = await self._summed_up()
+        summary = await self._summed_up(days)
         # In threads, as below: going through a hundred thousand tools takes longer than a call should wait.
         found, servers = await asyncio.to_thread(_rows, snapshot)
         own = await asyncio.to_thread(sources.own_tokens)
         seen = list(self._recent)[-_SHOWN:]
-        recent = sorted(_with_newest(self._before, seen), key=lambda event: event.at)[-_SHOWN:]
-        return Overview(sources.version, own, found, servers, usage, recent, is_kept, troubles(snapshot))
+        recent = sorted(_with_newest(summary.before, seen), key=lambda event: event.at)[-_SHOWN:]
+        usage, is_kept = summary.usage, summary.is_kept
+        return Overview(sources.version, own, found, servers, usage, recent, is_kept, troubles(snapshot), days)
 
-    async def _summed_up(self) -> tuple[Usage, bool]:
-        """The summary of the history, at most a few seconds old, and whether history is kept."""
+    async def _summed_up(self, days: int = DAYS) -> _Summary:
+        """The summary of the last days of the history, at most a few seconds old."""
         async with self._summing:
-            if self._usage is None or time.monotonic() > self._fresh_until:
-                started = time.monotonic()
-                events, others, is_kept = await self._history()
-                self._before = events[-_SHOWN:] if is_kept else []
-                self._usage = (await asyncio.to_thread(self._sources.usage, events, others), is_kept)
-                now = time.monotonic()
-                self._fresh_until = now + min(max(_LEAST_PAUSE, (now - started) * _REST), _LONGEST_PAUSE)
-            return self._usage
+            known = self._summaries.get(days)
+            if known is not None and time.monotonic() <= known.fresh_until:
+                return known
+            started = time.monotonic()
+            events, others, is_kept = await self._history(days)
+            usage = await asyncio.to_thread(self._sources.usage, events, others)
+            now = time.monotonic()
+            pause = min(max(_LEAST_PAUSE, (now - started) * _REST), _LONGEST_PAUSE)
+            before = events[-_SHOWN:] if is_kept else []
+            found = self._summaries[days] = _Summary(usage, is_kept, before, now + pause)
+            return found
 
-    async def _history(self) -> tuple[list[Event], int, bool]:
+    async def _history(self, days: int) -> tuple[list[Event], int, bool]:
         """The events, how many belong to other configurations, and whether history is kept."""
-        history = await self._sources.history()
+        history, since = await self._sources.history(), time.time() - days * _DAY
         if history is not None:
             try:
-                since = time.time() - _DAYS * 86_400
                 written = await history.read(since, _MOST_EVENTS)
                 return _with_newest(written, self._recent), await history.others(since), True
             except CatalogError:
                 # Locked or missing: events remembered by this process are better than no page.
                 pass
-        return list(self._recent), 0, False
+        return [event for event in self._recent if event.at >= since], 0, False
 
     async def _catalog(self, request: Request) -> Response:
         asked = request.query_params
         server, word = asked.get("server", ""), asked.get("word", "")[:_LONGEST_QUERY]
         wanted = asked.get("page", "1")
-        usage, _ = await self._summed_up()
+        usage = (await self._summed_up()).usage
         return HTMLResponse(
             await asyncio.to_thread(self._catalog_page, server, word, wanted, usage, visitor_of(request))
         )
@@ -189,7 +211,7 @@ class Dashboard:
             text = f"No running server called {server} has a tool called {name}."
             page = message_page("No such tool", text, version=self._sources.version, visitor=visitor_of(request))
             return HTMLResponse(page, status_code=404)
-        usage, _ = await self._summed_up()
+        usage = (await self._summed_up()).usage
         values = await asyncio.to_thread(self._tool_values, tool, usage)
         trial = await asyncio.to_thread(self._sources.trial, tool, request)
         return HTMLResponse(tool_page(values, visitor_of(request), trial))
@@ -231,6 +253,12 @@ class Dashboard:
             return SearchPage(sources.version, query, problem=str(error))
 
 
+def _days(request: Request) -> int:
+    """The requested time, one of those that are offered."""
+    wanted = request.query_params.get("days", "")
+    return next((days for days, _ in RANGES if str(days) == wanted), DAYS)
+
+
 _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.SCHEMA), ("Signature", Detail.SIGNATURE))
 
 
@@ -253,10 +281,10 @@ def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
     return found, servers
 
 
-def _with_newest(written: list[Event], seen: Iterable[Event]) -> list[Event]:
+def _with_newest(written: Sequence[Event], seen: Iterable[Event]) -> list[Event]:
     """The stored events, and those of this process that are not written yet."""
     known = {_identity(event) for event in written[-2 * _REMEMBERED :]}
-    return written + [event for event in seen if _identity(event) not in known]
+    return [*written, *(event for event in seen if _identity(event) not in known)]
 
 
 def _identity(event: Event) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from mcp_optimizer.dashboard.charts import Period, bars_over_time
 from mcp_optimizer.dashboard.html import Child, Html, el, join, number
 from mcp_optimizer.dashboard.visitor import Visitor
+from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.domain.hidden_text import with_hidden_shown
 from mcp_optimizer.metrics.reduction import Reduction, change_in_words
@@ -24,6 +25,7 @@ _LINKS = (
     ("/trust", "Trust"),
     ("/audit", "Audit"),
     ("/logins", "Logins"),
+    ("/settings", "Settings"),
 )
 
 
@@ -57,12 +59,22 @@ def frame(
         el("title", f"{title} · mcp-optimizer"),
         el("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
         el("link", rel="stylesheet", href="/static/style.css"),
+        # Not deferred: the first paint has the chosen theme.
+        el("script", src="/static/theme.js"),
         el("script", src="/static/dashboard.js", defer=True),
     )
     skip = el("a", "Skip to the content", href="#content", class_="skip")
-    footer = el("footer", f"mcp-optimizer {version}") if version else None
+    footer = el("footer", el("span", f"mcp-optimizer {version}"), _themes()) if version else None
     page = el("html", head, el("body", skip, header, el("main", *body, id="content"), footer), lang="en")
     return "<!doctype html>\n" + page
+
+
+def _themes() -> Html:
+    """The choice of a theme; shown by the script that applies it."""
+    options = [
+        el("option", told, value=value) for value, told in (("", "as the system"), ("light", "light"), ("dark", "dark"))
+    ]
+    return el("span", el("label", "Theme", for_="theme"), " ", el("select", options, id="theme"), hidden=True)
 
 
 def _sign_out(visitor: Visitor | None) -> Html | None:
@@ -169,6 +181,16 @@ def subject(event: Event) -> tuple[str, str | None]:
     if event.kind is EventKind.LOAD:
         return (f"profile {event.tool}" if event.tool else "our own tools"), None
     return "", None
+
+
+_NOBODY_KNOWN = frozenset({LOCAL.key, "anyone"})
+"""Callers without a key: the owner's clients on stdio, and any program at an open gateway."""
+
+
+def who_asked(event: Event) -> str:
+    """The client of an event, and its caller if it identified itself."""
+    caller = "" if event.caller in _NOBODY_KNOWN else event.caller
+    return ", ".join(filter(None, (event.client, caller)))
 
 
 def sign(change: Reduction) -> str:

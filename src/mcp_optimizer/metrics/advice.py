@@ -125,7 +125,8 @@ def troubles(snapshot: Snapshot) -> tuple[str, ...]:
     """One sentence per server that needs attention, for the first few of each kind."""
     states = sorted(snapshot.states.values(), key=lambda state: state.name)
     failed = [
-        f"`{state.name}` does not run{_because(state.reason)}. Look at it with `mcp-optimizer doctor`."
+        f"`{state.name}` does not run{_because(state.reason)}. Look at it with "
+        f"`mcp-optimizer doctor {shlex.quote(state.name)}`."
         for state in states
         if state.status is ServerStatus.FAILED
     ]

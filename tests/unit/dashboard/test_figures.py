@@ -82,7 +82,7 @@ async def test_troubles_name_the_server_and_the_command_that_helps() -> None:
         *(down(f"x{number}") for number in range(9)),
     )
     told = troubles((await live_catalog(*states)).snapshot)
-    assert told[0] == "`mail` does not run: it said 'rm -rf' and ended. Look at it with `mcp-optimizer doctor`."
+    assert told[0] == "`mail` does not run: it said 'rm -rf' and ended. Look at it with `mcp-optimizer doctor mail`."
     assert told[-1] == "`wiki` wants a login: `mcp-optimizer login wiki`."
     assert "And 5 more servers that do not run." in told
 

@@ -1,4 +1,4 @@
-// Live updates of the page: events as they happen, and the figures. Text is only ever set as text.
+// Live updates of the page: events as they happen, and the figures; sorting of tables. Text is only ever set as text.
 "use strict";
 
 (() => {
@@ -61,7 +61,7 @@
   };
 
   const refresh = async () => {
-    const answer = await fetch("/figures", { credentials: "same-origin" });
+    const answer = await fetch(`/figures${location.search}`, { credentials: "same-origin" });
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#figures");
     const old = document.querySelector("#figures");
@@ -127,6 +127,61 @@
   if (now && log) {
     log.scrollTop = log.scrollHeight;
     setTimeout(watch, PAUSE, now.dataset.live);
+  }
+
+  // Tables: a click on a title sorts the rows that are there, and long ones can be narrowed down.
+  const LONG = 8;
+  const value = (row, at) => {
+    const cell = row.cells[at];
+    const text = (cell?.querySelector("time")?.dateTime || cell?.textContent || "").trim();
+    const digits = text.replace(/[,\s%]/g, "");
+    return cell?.classList.contains("n") ? (digits === "" || digits === "–" ? -1 : parseFloat(digits)) : text.toLowerCase();
+  };
+  const compared = (one, other) => (typeof one === "number" ? one - other : one.localeCompare(other));
+
+  const sortable = (table) => {
+    const body = table.tBodies[0];
+    table.querySelectorAll("thead th").forEach((title, at) => {
+      if (!title.textContent.trim()) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...title.childNodes);
+      title.append(button);
+      button.addEventListener("click", () => {
+        const before = title.getAttribute("aria-sort");
+        // Numbers are wanted largest first.
+        const first = title.classList.contains("n") ? "descending" : "ascending";
+        const next = !before ? first : before === "ascending" ? "descending" : "ascending";
+        table.querySelectorAll("th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
+        title.setAttribute("aria-sort", next);
+        const turn = next === "ascending" ? 1 : -1;
+        body.append(...[...body.rows].sort((a, b) => turn * compared(value(a, at), value(b, at))));
+      });
+    });
+  };
+
+  const narrowable = (table) => {
+    const field = document.createElement("input");
+    field.type = "search";
+    field.placeholder = "Only rows with …";
+    field.setAttribute("aria-label", `Only rows with these words: ${table.caption?.textContent ?? ""}`);
+    field.addEventListener("input", () => {
+      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const row of table.tBodies[0].rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+      }
+    });
+    const line = document.createElement("div");
+    line.className = "narrowing";
+    line.append(field);
+    table.parentElement.before(line);
+  };
+
+  for (const table of document.querySelectorAll("main table:not(.events)")) {
+    const rows = table.tBodies[0]?.rows.length ?? 0;
+    if (rows > 1) sortable(table);
+    if (rows > LONG) narrowable(table);
   }
 
   document.addEventListener("keydown", (event) => {
