@@ -18,7 +18,7 @@ from tests.unit.dashboard.visiting import Gateway, gateway, let_in, sign_in, tic
 from tests.waiting import until
 
 TOKEN = "tök en of the tests"
-PAGES = ["/", "/servers", "/catalog", "/search", "/callers", "/rules", "/trust", "/audit", "/logins"]
+PAGES = ["/", "/servers", "/catalog", "/search", "/callers", "/rules", "/trust", "/audit", "/logins", "/settings"]
 PAGES += ["/tools/no/such", "/servers/such", "/results/such"]
 BACK = ["/login", "/logout", "/callers/new", "/trust/x/approve", "/logins/x", "/servers/x/enable", "/servers/x/remove"]
 """Addresses that forms lead to, opened again."""
