@@ -64,7 +64,7 @@ async def test_every_query_asks_for_a_metric_and_labels_that_exist() -> None:
 
 
 def test_no_two_panels_lie_on_each_other() -> None:
-    places = set()
+    places: set[tuple[int, int]] = set()
     for panel in json.loads(BOARD.read_text())["panels"]:
         box = panel["gridPos"]
         cells = {(x, y) for x in range(box["x"], box["x"] + box["w"]) for y in range(box["y"], box["y"] + box["h"])}
