@@ -13,7 +13,15 @@ from itertools import islice
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import CatalogTool
 from mcp_optimizer.domain.naming import is_listable
-from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool, listed, quoted
+from mcp_optimizer.errors import (
+    AmbiguousTool,
+    InvalidRequest,
+    OptimizerError,
+    ServerUnavailable,
+    UnknownTool,
+    listed,
+    quoted,
+)
 from mcp_optimizer.gateway.found_tools import held_error
 from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.state import UpstreamState
@@ -50,7 +58,7 @@ def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
         return candidates[0]
     if candidates:
         raise AmbiguousTool(name, [tool.name for tool in candidates])
-    raise UnknownTool(name, nearest_names(snapshot, name))
+    raise _of_server_away(snapshot, name) or UnknownTool(name, nearest_names(snapshot, name))
 
 
 def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
@@ -110,12 +118,12 @@ def bearers(snapshot: Snapshot, name: str, server: str | None = None) -> list[st
     return list(dict.fromkeys(names.records[position].server for position in names.called(name)))
 
 
-def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
+def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> OptimizerError:
     """Explains why no tool has this exact name."""
     if named := _meant(snapshot, name):
         return _no_tool_of(snapshot, name, named, advice)
     _refuse_held(snapshot, name)
-    return UnknownTool(name, nearest_names(snapshot, name), advice=advice)
+    return _of_server_away(snapshot, name) or UnknownTool(name, nearest_names(snapshot, name), advice=advice)
 
 
 def unknown_server(snapshot: Snapshot, server: str) -> InvalidRequest:
@@ -206,6 +214,15 @@ def _refuse_held(snapshot: Snapshot, name: str, servers: Iterable[str] | None = 
 def _unavailable(snapshot: Snapshot, server: str) -> ServerUnavailable:
     state = snapshot.states[server]
     return ServerUnavailable(server, f"The server {server!r} is not running: {state.reason or state.status}.")
+
+
+def _of_server_away(snapshot: Snapshot, name: str) -> ServerUnavailable | None:
+    """The error for a tool that a server has listed before it went away: other tools are no replacement for it."""
+    for position in snapshot.names.called(name):
+        state = snapshot.states.get(snapshot.names.records[position].server)
+        if state is not None and not _is_listed(snapshot, state):
+            return _unavailable(snapshot, state.name)
+    return None
 
 
 def _ours(snapshot: Snapshot, name: str) -> str:

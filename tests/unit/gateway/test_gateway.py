@@ -12,9 +12,19 @@ from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest
 from mcp_optimizer.gateway.error_texts import for_model
 from mcp_optimizer.gateway.found_tools import summary
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.resolving import unknown_tool
 from mcp_optimizer.results.metadata import TOOL_META_KEY
 from mcp_optimizer.serving.client_habits import find_response
-from tests.unit.catalogs import Choking, RecordingPool, down, gateway_over, mcp_tool, running
+from tests.unit.catalogs import (
+    Choking,
+    RecordingPool,
+    down,
+    gateway_over,
+    live_catalog,
+    mcp_tool,
+    new_gateway,
+    running,
+)
 
 SEARCH = mcp_tool("search", "Search for things")
 ISSUE = mcp_tool(
@@ -136,6 +146,18 @@ async def test_a_tool_of_a_server_that_is_down_is_answered_with_why(gateway: Gat
         gateway.resolve("jira__create")
     with pytest.raises(UnknownTool, match="Its server 'linear' is starting"):
         gateway.resolve("mcp__linear__create")
+
+
+async def test_a_tool_whose_server_went_away_is_answered_with_why_and_with_no_other_tool() -> None:
+    catalog = await live_catalog(running("github", ISSUE), running("slack", MESSAGE))
+    gateway = new_gateway(catalog)
+    catalog.on_state(down("github", "it did not answer within 60 s"))
+    await catalog.caught_up()
+    with pytest.raises(ServerUnavailable) as raised:
+        gateway.resolve("create_issue")
+    for error in (raised.value, unknown_tool(gateway.snapshot, "create_issue", advice="")):
+        assert "'github' is not running: it did not answer within 60 s" in for_model(error)
+        assert "send_message" not in for_model(error)
 
 
 async def test_an_unknown_server_is_answered_with_those_there_are(gateway: Gateway) -> None:
