@@ -211,9 +211,13 @@ async def test_a_login_that_has_ended_is_shown_without_a_connection(world: Login
         assert world.counts() == before
 
 
-async def test_over_http_nobody_has_a_login_of_their_own_because_callers_are_not_known(
+async def test_over_http_nothing_starts_for_an_entry_that_acts_as_each_caller_before_one_calls(
     world: LoginWorld, tmp_path: Path
 ) -> None:
     gateway(world, tmp_path, auth={"principal": "caller"})
     served = Optimizer.from_config(tmp_path / "mcp.json", database="none", encoder="none", http="127.0.0.1:8000")
-    assert "callers are not known" in served.servers()[0].reason
+    before = world.counts()
+    async with served:
+        state = served.servers()[0]
+        assert (state.status, state.reason) == (ServerStatus.RESTING, "")
+    assert world.counts() == before

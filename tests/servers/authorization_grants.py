@@ -21,8 +21,6 @@ from joserfc.jwk import KeySet
 
 from tests.servers.authorization_records import Code, RegisteredClient, Token
 
-USER = "ada"
-
 
 class InvalidTarget(OAuth2Error):
     error = "invalid_target"
@@ -50,7 +48,9 @@ class CodeGrant(AuthorizationCodeGrant):
         sent, audience = request.payload.data, target(request)
         challenge = sent["code_challenge"], sent["code_challenge_method"]
         client_id, redirect_uri = request.client.get_client_id(), sent.get("redirect_uri", "")
-        self.server.records.codes[code] = Code(code, client_id, redirect_uri, request.scope, audience, *challenge)
+        self.server.records.codes[code] = Code(
+            code, client_id, redirect_uri, request.scope, audience, *challenge, user=str(request.user)
+        )
         self.server.records.counts["authorizations"] += 1
 
     def query_authorization_code(self, code: str, client: ClientMixin) -> Code | None:
@@ -61,7 +61,7 @@ class CodeGrant(AuthorizationCodeGrant):
         del self.server.records.codes[authorization_code.code]
 
     def authenticate_user(self, authorization_code: Code) -> str:
-        return USER
+        return authorization_code.user
 
     def validate_token_request(self) -> None:
         super().validate_token_request()
@@ -77,7 +77,7 @@ class RefreshGrant(RefreshTokenGrant):
         return token if token and not token.login.revoked else None
 
     def authenticate_user(self, refresh_token: Token) -> str:
-        return USER
+        return refresh_token.login.user
 
     def validate_token_request(self) -> None:
         super().validate_token_request()
@@ -153,7 +153,7 @@ class Introspection(IntrospectionEndpoint):
             "aud": token.audience,
             "exp": token.expires_at,
             "iss": self.server.issuer,
-            "sub": USER,
+            "sub": token.login.user,
         }
 
 

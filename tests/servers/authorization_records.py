@@ -9,6 +9,7 @@ from typing import Any
 
 from authlib.oauth2.rfc6749 import AuthorizationCodeMixin, ClientMixin, TokenMixin
 
+USER = "ada"
 SCOPES = ["mcp:read", "mcp:write"]
 COUNTS = (
     "authorizations",  # codes given
@@ -29,6 +30,8 @@ class Switches:
 
     auto: bool = False
     """Redirect at once, without the page. So does `auto=1` in an authorization request."""
+    user: str = USER
+    """Who presses the button."""
     deny: bool = False
     """The button denies access."""
     iss: str = ""
@@ -79,6 +82,7 @@ class Code(AuthorizationCodeMixin):
     audience: str
     code_challenge: str
     code_challenge_method: str
+    user: str
 
     def get_redirect_uri(self) -> str:
         return self.redirect_uri
@@ -91,6 +95,7 @@ class Code(AuthorizationCodeMixin):
 class Login:
     """What all tokens that descend from one code have in common."""
 
+    user: str
     revoked: bool = False
 
 

@@ -1,4 +1,4 @@
-"""An OAuth 2 authorization server for tests of logging in, written with Authlib. Its one user allows everything.
+"""An OAuth 2 authorization server for tests of logging in, written with Authlib. Its user allows everything.
 
 python -m tests.servers.authorization_server --port P [--seconds 3] [--rotate] [--no-registration]
     [--no-pkce-metadata] [--methods none,client_secret_basic,client_secret_post,private_key_jwt] [--signed]
@@ -32,7 +32,6 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from tests.servers.authorization_grants import (
-    USER,
     CodeGrant,
     Introspection,
     NamesIssuer,
@@ -44,7 +43,7 @@ from tests.servers.authorization_grants import (
     Revocation,
     target,
 )
-from tests.servers.authorization_records import SCOPES, Login, Records, Switches, Token
+from tests.servers.authorization_records import SCOPES, USER, Login, Records, Switches, Token
 from tests.servers.signed_tokens import Signer
 
 METHODS = "none,client_secret_basic,client_secret_post,private_key_jwt"
@@ -121,11 +120,11 @@ class LoginServer(AuthorizationServer):
     def save_token(self, token: dict[str, Any], request: OAuth2Request) -> None:
         assert request.client is not None
         assert request.payload is not None
-        login = request.refresh_token.login if request.refresh_token else Login()
+        login = request.refresh_token.login if request.refresh_token else Login(str(request.user or USER))
         expires_at = time.time() + self.options.seconds
         saved = Token(request.client.get_client_id(), token["scope"], target(request), expires_at, login)
         if self.options.signed:
-            token["access_token"] = self.signer.access_token(saved, USER)
+            token["access_token"] = self.signer.access_token(saved, login.user)
             self.records.secrets.append(token["access_token"])
         self.records.access_tokens[token["access_token"]] = saved
         if "refresh_token" in token:
@@ -220,7 +219,7 @@ class Endpoints:
             return refused
         if request.method == "GET" and not (server.switches.auto or request.query_params.get("auto") == "1"):
             return HTMLResponse(PAGE)
-        user = None if server.switches.deny else USER
+        user = None if server.switches.deny else server.switches.user
         return server.create_authorization_response(asked, user, grant)
 
     async def token(self, request: Request) -> Any:

@@ -76,15 +76,18 @@ def login_world(
     registration: bool = True,
     pkce_metadata: bool = True,
     methods: tuple[str, ...] = (),
+    server: str = "tests.servers.protected",
 ) -> Iterator[LoginWorld]:
-    """Both servers on free ports, answering. The options are those of the authorization server."""
+    """Both servers on free ports, answering. The options are those of the authorization server; `server` is the module
+    of the protected one.
+    """
     switches = {"--rotate": rotate, "--no-registration": not registration, "--no-pkce-metadata": not pkce_metadata}
     options = [name for name, is_on in switches.items() if is_on]
     if methods:
         options += ["--methods", ",".join(methods)]
     with (
         running("tests.servers.authorization_server", "--seconds", str(seconds), *options) as issuer,
-        running("tests.servers.protected", "--issuer", issuer) as server_url,
+        running(server, "--issuer", issuer) as server_url,
         httpx2.Client(trust_env=False, timeout=20) as http,
     ):
         http.get(f"{issuer}/.well-known/oauth-authorization-server").raise_for_status()

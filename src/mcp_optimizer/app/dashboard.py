@@ -15,7 +15,7 @@ from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.dashboard.audit_pages import AuditRoutes, AuditSources
 from mcp_optimizer.dashboard.caller_pages import CallerRoutes, CallerSources
-from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.guard import OWN_PAGE, Guard
 from mcp_optimizer.dashboard.login_pages import CALLBACK, LoginPages, LoginSources
 from mcp_optimizer.dashboard.monitoring import metrics_route
 from mcp_optimizer.dashboard.overview_routes import Dashboard, DashboardSources
@@ -70,7 +70,13 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
     settings, trail = parts.settings, parts.trail
     needs_key = bool(settings.dashboard_token or settings.require_auth)
     own = own_host(parts, host)
-    entrance = Entrance(is_loopback(host) and not needs_key, settings.dashboard_token, settings.public_url, own)
+    entrance = Entrance(
+        is_loopback(host) and not needs_key,
+        settings.dashboard_token,
+        settings.public_url,
+        own,
+        lambda: bool(parts.pool.by_caller),
+    )
     note_wrong = partial(trail.refused, 401, "dashboard") if trail is not None else lambda: None
     is_local = is_loopback(host) and not settings.public_url
     since = listening_since(os.environ) if is_local else 0.0
@@ -136,8 +142,10 @@ def _sources(parts: Parts, costs: Costs, trials: TrialRoutes) -> DashboardSource
 def _login_pages(parts: Parts, guard: Guard) -> LoginPages:
     address, logins = parts.settings.public_url, parts.logins
     if address:
-        logins.come_back_to(f"{address}{CALLBACK}")
-    sources = LoginSources(logins, parts.pool.states, address, parts.storage.signatures, __version__)
+        logins.come_back_to(f"{address}{CALLBACK}", f"{address}{OWN_PAGE}")
+    sources = LoginSources(
+        logins, parts.pool.states, lambda: parts.pool.by_caller, address, parts.storage.signatures, __version__
+    )
     return LoginPages(sources, guard)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.gateway.starting_servers import StartingServers
+from mcp_optimizer.gateway.starting_servers import Own, StartingServers
 
 FIRST_LISTS = 10.0
 """Seconds that first requests wait for servers that are starting."""
@@ -25,13 +28,26 @@ _BRIEFLY = 0.2
 """Seconds that lists of tools wait for more once some are known."""
 
 
+async def nobody(_caller: Caller) -> None:
+    """For a gateway whose callers have no servers of their own."""
+
+
 class FirstStart:
     """Waits for the first start of the servers; later starts and stops do not matter."""
 
-    def __init__(self, catalog: LiveCatalog, wake: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        catalog: LiveCatalog,
+        wake: Callable[[str, Principal], None],
+        own: Own | None = None,
+        arrived: Callable[[Caller], Awaitable[None]] = nobody,
+    ) -> None:
+        """`own` has a caller's own servers, which `arrived` starts."""
+        self._own: Own = own or (lambda snapshot, _caller: snapshot)
+        self._arrived = arrived
         self._catalog = catalog
         self._is_over = False
-        self._starting = StartingServers(catalog, wake)
+        self._starting = StartingServers(catalog, wake, own=own)
         self._lists_end: float | None = None
         self._were_tools_listed = False
 
@@ -41,9 +57,22 @@ class FirstStart:
             await self._while(_is_starting, FIRST_LISTS)
             self._is_over = True
 
-    async def until_up(self, server: str) -> None:
+    async def own(self, caller: Caller) -> None:
+        """Note that a caller has arrived, and wait until those of its own servers that have just begun to start are
+        up or down.
+        """
+        await self._arrived(caller)
+
+        def are_starting(snapshot: Snapshot) -> bool:
+            seen, now = self._own(snapshot, caller), time.time()
+            own = (seen.states[name] for name in seen.own)
+            return any(one.status is ServerStatus.STARTING and now - one.since < FIRST_LISTS for one in own)
+
+        await self._while(are_starting, FIRST_LISTS)
+
+    async def until_up(self, server: str, caller: Caller = LOCAL) -> None:
         """Wait until this server, which the request needs, is up or down. Raises StillStarting."""
-        await self._starting.until_up(server)
+        await self._starting.until_up(server, caller)
 
     async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> float | None:
         """Before a list of prompts or resources: wait until each server's last lists are known, and until servers

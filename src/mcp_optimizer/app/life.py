@@ -108,7 +108,9 @@ class Life:
         self._ending.add("the accounts", parts.accounts.settled)
         self._ending.add("the approvals", parts.keeper.settled)
         self._ending.add("the catalog", parts.catalog.caught_up)
+        self._ending.add("the callers' own listings", parts.own_listings.settled)
         self._ending.add("the servers", parts.pool.stop)
+        self._ending.add("the arrivals of callers", parts.arrivals.close)
         if parts.scripts is not None:
             self._ending.add("the workers of scripts", parts.scripts.close)
         if parts.stored_scripts is not None:
@@ -194,7 +196,9 @@ class Life:
         """Makes tools approved here or in another process available at once."""
         catalog, relay = self._parts.catalog, self._parts.relay
         while True:
-            catalog.reconsider(await self._parts.keeper.decided())
+            decided = await self._parts.keeper.decided()
+            catalog.reconsider(decided)
+            self._parts.own_listings.reconsider(decided)
             await catalog.taken_in()
             if is_transparent(self._settings):
                 relay.announce_tools()

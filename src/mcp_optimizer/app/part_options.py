@@ -106,6 +106,7 @@ def pool_options(settings: Settings, names: OwnedNames | None = None, *, has_one
         most_waiting=settings.max_waiting,
         own_sessions=settings.client_sessions,
         has_one_client=has_one_client,
+        has_one_caller=settings.http is None,
         limits=settings.limits,
         network=settings.network_variables,
         start=Start(settings.start_servers),

@@ -41,9 +41,12 @@ from mcp_optimizer.app.script_parts import script_runner, script_stubs, stored_s
 from mcp_optimizer.app.setting_values import check_driver, items, trust_modes
 from mcp_optimizer.app.shared_lists import SharedLists
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog.admissions import ToolAdmission
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes
 from mcp_optimizer.catalog.learned_use import LearnedUse
+from mcp_optimizer.catalog.own_listings import AdmitsShown, OwnListings
+from mcp_optimizer.catalog.own_views import OwnViews
 from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.compression.compress import Dialect, SchemaNotes
 from mcp_optimizer.compression.signature import Notes
@@ -55,6 +58,8 @@ from mcp_optimizer.domain.audit import AuditEntry
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode, own_tools
+from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.gateway.arrivals import Arrivals
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.gateway.tasks import TaskBook, TaskRequests
@@ -88,6 +93,7 @@ from mcp_optimizer.serving.signpost_file import keep_signpost, read_signpost
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.reporting import ServerNews
+from mcp_optimizer.upstream.state import PoolOptions
 
 if TYPE_CHECKING:
     from mcp_optimizer.identity.vault import Vault
@@ -178,6 +184,8 @@ class Parts:
     shapes: LearnedShapes | None
     trail: AuditTrail | None
     keeper: PinKeeper
+    own_listings: OwnListings
+    arrivals: Arrivals
     policy: Policy
     scripts: ScriptRunner | None
     stored_scripts: StoredScripts | None
@@ -209,8 +217,11 @@ def build_parts(
     credentials = _credentials(settings, storage, outgoing)
     keeper = PinKeeper(storage.pins, trust_modes(settings, specs), is_stored=settings.database_place is not None)
     own_names = () if is_transparent(settings) else OWN_NAMES
-    catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
+    catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, _admission(keeper, options))
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of, recall=catalog.recalled)
+    listings = OwnListings(ingestion, keeper, pool.show, catalog.own_changed)
+    arrivals = Arrivals(pool, listings, logins.logged_in, logins.how_to_log_in)
+    own_views = OwnViews(listings, lambda: pool.by_caller, arrivals.lacks_login, catalog.named)
     notes, schema_notes = Notes(settings.signature_notes), SchemaNotes(settings.schema_notes)
     forms = ToolForms(counter, notes, Dialect(settings.dialect), settings.groups, schema_notes)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
@@ -221,7 +232,9 @@ def build_parts(
     results = results_of(settings, counter, kept, shapes, cache)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
     policy = policy_of(settings)
-    permissions = Permissions(Views(policy), Rates(settings.calls_per_minute), patience=settings.answer_timeout)
+    permissions = Permissions(
+        Views(policy, own=own_views.of), Rates(settings.calls_per_minute), patience=settings.answer_timeout
+    )
     book = TaskBook(storage.tasks, storage.breaker, storage.signatures, settings.limits.tasks)
     gateway = Gateway(
         catalog,
@@ -237,13 +250,14 @@ def build_parts(
         trail,
         stubs=script_stubs(settings),
         tasks=book,
+        arrivals=arrivals,
         says_savings=settings.find_savings,
     )
     relay = Relay(
         pool,
         lambda: catalog.snapshot.states,
-        catalog.taken_in if is_transparent(settings) else None,
-        FirstStart(catalog, pool.wake),
+        partial(_taken_in, listings, catalog) if is_transparent(settings) else None,
+        FirstStart(catalog, pool.wake, permissions.views.own, gateway.arrived),
         settings.limits,
         permissions.views.permits_reading,
         trail,
@@ -252,6 +266,7 @@ def build_parts(
         ingestion,
         gateway.pages,
         gateway.skills,
+        lambda principal: own_views.of(catalog.snapshot, principal).states if pool.by_caller else None,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
@@ -272,7 +287,10 @@ def build_parts(
     # In this order: when the relay announces a change, the catalog must already have it.
     news.listen(catalog.on_state, on_gone=catalog.forget)
     news.listen(relay.on_state, relay.on_notice, relay.on_gone)
-    for forget in (logins.forget, cache.clear, permissions.server_gone):
+    news.listen_to_own(listings.on_state)
+    news.listen_to_own(relay.on_own_state, relay.on_own_notice)
+    logins.listen(arrivals.changed)
+    for forget in (logins.forget, listings.forget, cache.clear, permissions.server_gone):
         news.listen(on_gone=forget)
     announcements.listen(ChangeKind.KEYS, credentials.keys_changed)
     announcements.listen(ChangeKind.APPROVED, keeper.look)
@@ -305,6 +323,8 @@ def build_parts(
         shapes=shapes,
         trail=trail,
         keeper=keeper,
+        own_listings=listings,
+        arrivals=arrivals,
         policy=policy,
         scripts=scripts,
         stored_scripts=kept_scripts,
@@ -362,10 +382,20 @@ def _trail(settings: Settings, storage: Storage, labels: SessionLabels) -> Audit
     return AuditTrail(audit_options(settings), storage.audit if has_database else None, labels)
 
 
-def _record_login(trail: AuditTrail | None, method: str, server: str) -> None:
-    """Logins to servers are made and ended for the whole gateway."""
+def _admission(keeper: PinKeeper, options: PoolOptions) -> ToolAdmission:
+    """What callers' own servers list is admitted for each caller."""
+    return keeper if options.has_one_caller else AdmitsShown(keeper)
+
+
+async def _taken_in(listings: OwnListings, catalog: LiveCatalog) -> None:
+    await listings.settled()
+    await catalog.taken_in()
+
+
+def _record_login(trail: AuditTrail | None, method: str, server: str, principal: Principal) -> None:
+    """A login that only one caller uses names its caller; others are made and ended for the whole gateway."""
     if trail is not None:
-        trail.add(AuditEntry(time.time_ns() // 1_000_000, method=method, server=server))
+        trail.add(AuditEntry(time.time_ns() // 1_000_000, principal.name, method=method, server=server))
 
 
 def _credentials(settings: Settings, storage: Storage, outgoing: Outgoing) -> Credentials:

@@ -22,11 +22,6 @@ from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.upstream.transports.processes import DEEPEST, depth
 from mcp_optimizer_demo import demo_server_commands
 
-_UNKNOWN_CALLERS = (
-    'its "principal" is "caller", but over HTTP callers are not known: write "shared" to use one login for all, '
-    "or run the gateway on stdio"
-)
-
 
 def server_specs(settings: Settings, given: Mapping[str, Any] | None = None) -> list[ServerSpec]:
     """The servers in the settings, or those of a configuration that is given instead of a file."""
@@ -80,7 +75,6 @@ def _usable(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
         host, port = settings.http_address
         ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}
         specs = [replace(spec, problem=SAME_ADDRESS) if spec.name in ours else spec for spec in specs]
-        specs = [replace(spec, problem=_UNKNOWN_CALLERS) if spec.auth.per_caller else spec for spec in specs]
     return specs
 
 

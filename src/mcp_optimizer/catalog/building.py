@@ -59,7 +59,7 @@ def name_tools(
             long = None
         elif long is None or long.name != called:
             is_tool = record.skill is None
-            tokens = count(_wire_json(record.definition, called)) if is_tool else record.token_count
+            tokens = count(wire_json(record.definition, called)) if is_tool else record.token_count
             long = CatalogTool(record, called, tokens)
         alone.append((own or CatalogTool(record, record.name, record.token_count)) if stand_alone[position] else None)
         renamed.append(long)
@@ -98,7 +98,7 @@ def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tupl
     return stand_alone, longer
 
 
-def _wire_json(definition: Definition, name: str) -> str:
+def wire_json(definition: Definition, name: str) -> str:
     """A definition's JSON under another name, exactly as serialising the renamed definition would write it."""
     written = definition.wire_json
     try:

@@ -17,12 +17,12 @@ from dataclasses import replace
 from operator import is_
 
 from mcp_optimizer.catalog.admissions import Admissions, AdmitsAll, ToolAdmission, WaitingListings
-from mcp_optimizer.catalog.building import BuiltIndex, IndexPlan, RunningTools, build, taken_over
+from mcp_optimizer.catalog.building import BuiltIndex, IndexPlan, RunningTools, build, taken_over, wire_json
 from mcp_optimizer.catalog.embedding import Embedding, KnownVectors
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.known_servers import RecalledServer
 from mcp_optimizer.catalog.snapshot import Snapshot
-from mcp_optimizer.catalog.tools import ServerText, ToolRecord
+from mcp_optimizer.catalog.tools import CatalogTool, ServerText, ToolRecord
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import ServerStatus
@@ -122,6 +122,8 @@ class LiveCatalog:
         self._indexing = asyncio.Lock()
         self._outdated = False
         self._news = ChangeAnnouncements()
+        self.own_changes = 0
+        """How often something changed that only callers' own views show."""
         self._asked_for: set[str] = set()
         """Servers whose stored listing was already requested."""
         self._to_recall: set[str] = set()
@@ -338,6 +340,11 @@ class LiveCatalog:
                 while not self._arrivals.is_over or self._outdated:
                     await self.changed()
 
+    def own_changed(self) -> None:
+        """Tell everybody who waits for a change that a caller's own view has changed."""
+        self.own_changes += 1
+        self._tell()
+
     def _tell(self) -> None:
         self._news.tell(len(self._states))
 
@@ -466,9 +473,16 @@ class LiveCatalog:
                 )
             return self._snapshot
 
-    def _count(self, wire_json: str) -> int:
+    def named(self, record: ToolRecord, name: str) -> CatalogTool:
+        """A tool that is not in the index, under a public name."""
+        is_own = name == record.name
+        return CatalogTool(
+            record, name, record.token_count if is_own else self._count(wire_json(record.definition, name))
+        )
+
+    def _count(self, text: str) -> int:
         # As at ingestion: a text that the tokenizer fails on must not lose the tools.
-        return self._counter.count_or_zero(wire_json, "a tool under its longer name")
+        return self._counter.count_or_zero(text, "a tool under its longer name")
 
 
 def _are_same(records: Sequence[ToolRecord], before: Sequence[ToolRecord] | None) -> bool:

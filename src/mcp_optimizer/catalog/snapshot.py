@@ -43,6 +43,16 @@ class Snapshot:
     """Servers whose tools come from an earlier listing: the server is starting, or its new listing is being ingested. A
     call waits for it.
     """
+    whose: str = ""
+    """The caller, by id, with whose own servers this is; empty where it makes no difference."""
+    own: frozenset[str] = frozenset()
+    """Servers that act as each caller."""
+    offered: frozenset[str] = frozenset()
+    """Servers whose tools the caller finds before it has logged in; a call asks for the login."""
+
+    def is_own(self, server: str) -> bool:
+        """Whether a server acts as each caller, so that nothing is learned of it that others are told."""
+        return server in self.own
 
     @lazy
     def _is_running(self) -> bytes:

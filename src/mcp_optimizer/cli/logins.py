@@ -39,6 +39,15 @@ _Paste = Annotated[
     typer.Option("--paste", help="For a machine without a browser: log in elsewhere and paste the address it ends at."),
 ]
 
+_Caller = Annotated[
+    str | None,
+    typer.Option(
+        "--caller",
+        help="Show the logins that callers made for themselves: of those whose name fits, as in 'key:*'.",
+        show_default=False,
+    ),
+]
+
 auth = CommandGroup(no_args_is_help=True, help="How the logins to servers stand.")
 
 
@@ -62,9 +71,9 @@ def logout(server: _Server, *, settings: Settings) -> None:
 
 
 @with_settings()
-def status(*, settings: Settings, as_json: JsonFlag = False) -> None:
+def status(*, settings: Settings, caller: _Caller = None, as_json: JsonFlag = False) -> None:
     """Show the logins: issuer, permissions, expiry, last refresh, last error. Never a token."""
-    run(_status(settings, as_json))
+    run(_status(settings, caller, as_json))
 
 
 def _of_one(settings: Settings, server: str) -> Settings:
@@ -222,21 +231,25 @@ async def _logout(settings: Settings, name: str) -> None:
         await optimizer.stop()
 
 
-async def _status(settings: Settings, as_json: bool) -> None:
+async def _status(settings: Settings, caller: str | None, as_json: bool) -> None:
     optimizer, specs = _started(settings.model_copy(update={"history": False, "encoder": "none"}))
     optimizer.storage.open()
     try:
-        found = await optimizer.logins.statuses(specs)
+        found = await (
+            optimizer.logins.statuses(specs) if caller is None else optimizer.logins.statuses_of_callers(specs, caller)
+        )
     finally:
         await optimizer.stop()
     if as_json:
         print_json({"logins": [_facts(one) for one in found]})
         return
-    _show(found)
+    _show(found, caller)
 
 
 def _facts(one: LoginStatus) -> dict[str, Any]:
     facts: dict[str, Any] = {"server": one.server, "state": one.state}
+    if one.caller:
+        facts["caller"] = one.caller
     if one.issuer:
         facts |= {"issuer": one.issuer, "scopes": list(one.scopes), "refreshable": one.can_refresh}
     for key, moment in (("expires_at", one.expires_at), ("refreshed_at", one.refreshed_at)):
@@ -249,15 +262,17 @@ def _facts(one: LoginStatus) -> dict[str, Any]:
     return facts
 
 
-def _show(found: list[LoginStatus]) -> None:
+def _show(found: list[LoginStatus], caller: str | None) -> None:
     from rich.text import Text
 
     out = console()
     if not found:
-        out.print("No server of the server file can want a login.")
+        none = "No server of the server file can want a login."
+        out.print(none if caller is None else Text(f"No caller {caller!r} has a login of its own.", style="default"))
     for one in found:
         style = {"logged in": "green", "none": "dim"}.get(one.state, "yellow")
-        line = Text(f"{one.server}: {one.state}", style=style)
+        whose = f" as {in_a_line(one.caller)}" if one.caller else ""
+        line = Text(f"{one.server}{whose}: {one.state}", style=style)
         out.print(line)
         for text in _lines(one):
             out.print(Text(f"    {in_a_line(text)}", style="default"))
@@ -278,5 +293,5 @@ def _lines(one: LoginStatus) -> list[str]:
     if one.error:
         said.append(f"last error: {one.error}")
     if one.state in ("login needed", "more permissions needed"):
-        said.append(f"mcp-optimizer login {one.server}")
+        said.append("the caller can log in again" if one.caller else f"mcp-optimizer login {one.server}")
     return said

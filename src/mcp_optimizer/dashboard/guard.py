@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote, unquote
 
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from mcp_optimizer.dashboard.html import Child, el
 from mcp_optimizer.dashboard.page_parts import frame, message_page
@@ -122,6 +122,9 @@ HEADERS = {
 _OWN_PAGES = ("same-origin", "none")
 """Accepted values of Sec-Fetch-Site: the request comes from one of our pages, or from no page at all."""
 
+OWN_PAGE = "/mine"
+"""The page of each caller."""
+
 _WRONG_PAUSE = 0.5
 _RETRY_AFTER = {429: 60, 503: 2}
 _TITLES = {403: "Not permitted", 429: "Too many wrong tokens", 503: "Try again shortly"}
@@ -156,6 +159,10 @@ class Guard:
     def action(self, endpoint: Endpoint) -> Endpoint:
         """For forms on our own pages that change something: refused if they come from another site."""
         return self._guarded(endpoint, Role.MANAGE, for_people=True, is_change=True)
+
+    def own(self, endpoint: Endpoint, *, is_change: bool = False) -> Endpoint:
+        """For the page of each caller, whatever its role: about nothing but what is the caller's own."""
+        return self._guarded(endpoint, Role.NONE, for_people=True, is_change=is_change)
 
     def form(self, endpoint: Endpoint) -> Endpoint:
         """For forms that need no sign-in, to sign in and out. Other sites cannot submit them for a visitor."""
@@ -223,6 +230,8 @@ class Guard:
         async def answer(request: Request) -> Response:
             try:
                 visitor = await self.reception.visitor(request)
+                if request.scope["path"] == "/" and self._has_only_own_page(visitor):
+                    return RedirectResponse(OWN_PAGE, status_code=303)
                 _check(visitor, needed, for_anybody=for_anybody)
             except NotAdmitted as refused:
                 return await self.turned_away(refused, for_people=for_people)
@@ -233,6 +242,9 @@ class Guard:
             return await endpoint(request)
 
         return self._open(answer)
+
+    def _has_only_own_page(self, visitor: Visitor) -> bool:
+        return visitor.is_signed_in and visitor.principal.role is Role.NONE and self.reception.has_own_page
 
 
 def _check(visitor: Visitor, needed: Role, *, for_anybody: bool) -> None:

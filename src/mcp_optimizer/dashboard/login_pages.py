@@ -21,11 +21,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec
-from mcp_optimizer.dashboard.guard import Guard, sent_parts
+from mcp_optimizer.dashboard.guard import OWN_PAGE, Guard, sent_parts
 from mcp_optimizer.dashboard.html import Child, Html, el
 from mcp_optimizer.dashboard.page_parts import frame, moment, state_mark
 from mcp_optimizer.dashboard.sign_in_host import listening_at
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal, Role
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.login import LoginStatus
@@ -64,22 +65,36 @@ class BegunLogin:
     """An address that the browser visits on its way, if it returns under another name than it started from."""
 
 
-def logins_page(rows: Sequence[LoginRow], now: float, version: str, visitor: Visitor | None = None) -> str:
+def logins_page(
+    rows: Sequence[LoginRow], now: float, version: str, visitor: Visitor | None = None, *, has_own: bool = False
+) -> str:
+    """`has_own`: at some servers each caller has a login of its own, on another page."""
     lead = "Servers that may want a login. The gateway keeps each login sealed, and refreshes it by itself."
     nothing = el("p", "No server of the server file can want a login.", class_="empty")
     can_manage = visitor is None or visitor.can_manage
     shown = el("ul", [_row(row, now, can_manage) for row in rows], class_="logins") if rows else nothing
-    body = el("h1", "Logins"), el("p", lead, class_="lead"), shown
+    link = el("p", el("a", "Your own logins", href=OWN_PAGE), " are at the servers that act as each caller.")
+    body = el("h1", "Logins"), el("p", lead, class_="lead"), shown, link if has_own else None
     return frame("Logins", *body, current=PATH, version=version, visitor=visitor)
 
 
-def _row(row: LoginRow, now: float, can_manage: bool) -> Html:
+def own_logins_page(rows: Sequence[LoginRow], now: float, version: str, visitor: Visitor) -> str:
+    """A caller's page: the logins that this caller has made, and that nobody else uses."""
+    lead = f"Servers that act as you, {visitor.principal.name}. Nobody else uses your logins or sees what they lead to."
+    nothing = el("p", "No server of this gateway acts as each caller.", class_="empty")
+    shown = el("ul", [_row(row, now, True, OWN_PAGE) for row in rows], class_="logins") if rows else nothing
+    body = el("h1", "Your logins"), el("p", lead, class_="lead"), shown
+    is_closed = not visitor.principal.role.covers(Role.SEE)
+    return frame("Your logins", *body, version=version, visitor=visitor, is_closed=is_closed)
+
+
+def _row(row: LoginRow, now: float, can_manage: bool, path: str = PATH) -> Html:
     login = row.login
     return el(
         "li",
         el("div", el("h2", login.server), state_mark(_state(row)), class_="title"),
         facts(_facts(row, now)),
-        None if row.is_account or not can_manage else el("div", _buttons(row), class_="actions"),
+        None if row.is_account or not can_manage else el("div", _buttons(row, path), class_="actions"),
     )
 
 
@@ -127,16 +142,16 @@ def _time(at: float, text: str) -> Html:
     return el("time", text, datetime=moment(at), title=f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
-def _buttons(row: LoginRow) -> list[Html]:
-    server, is_in = row.login.server, row.login.state != "none"
-    log_in = _button("Log in again" if is_in else "Log in", server, "", is_main=_state(row) in _WAITING)
-    return [log_in, _button("Log out", server, "/out")] if is_in else [log_in]
+def _buttons(row: LoginRow, path: str) -> list[Html]:
+    is_in, to = row.login.state != "none", f"{path}/{quote(row.login.server, safe='')}"
+    log_in = _button("Log in again" if is_in else "Log in", row.login.server, to, is_main=_state(row) in _WAITING)
+    return [log_in, _button("Log out", row.login.server, f"{to}/out")] if is_in else [log_in]
 
 
 def _button(label: str, server: str, action: str, *, is_main: bool = False) -> Html:
     # Several buttons have this label; a visitor with a screen reader also needs the server's name.
     button = el("button", label, el("span", f" – {server}", class_="unseen"), class_="main" if is_main else None)
-    return el("form", button, action=f"{PATH}/{quote(server, safe='')}{action}", method="post")
+    return el("form", button, action=action, method="post")
 
 
 def question_page(asked: BegunLogin, version: str) -> str:
@@ -193,6 +208,8 @@ class LoginSources:
 
     logins: Logins
     servers: Callable[[], Sequence[UpstreamState]]
+    by_caller: Callable[[], Sequence[ServerSpec]]
+    """The servers at which each caller has a login of its own."""
     public_url: str
     """The address at which browsers reach the gateway; empty: that of the current request."""
     signatures: Signatures
@@ -214,11 +231,15 @@ class LoginPages:
             Route(CALLBACK, guard.returning(self._come_back), methods=["GET"]),
             Route(f"{PATH}/{{rest:path}}", guard.action(self._act), methods=["POST"]),
             # For visitors who reopen the address of a form's response.
-            Route(f"{PATH}/{{rest:path}}", guard.private(_back_to_all), methods=["GET"]),
+            Route(f"{PATH}/{{rest:path}}", guard.private(partial(_back_to, PATH)), methods=["GET"]),
+            Route(OWN_PAGE, guard.own(self._own), methods=["GET"]),
+            Route(f"{OWN_PAGE}/{{rest:path}}", guard.own(self._act_as_caller, is_change=True), methods=["POST"]),
+            Route(f"{OWN_PAGE}/{{rest:path}}", guard.own(partial(_back_to, OWN_PAGE)), methods=["GET"]),
         ]
 
     async def _all(self, request: Request) -> Response:
-        states = {state.spec.name: state for state in self._sources.servers()}
+        own = {spec.name for spec in self._sources.by_caller()}
+        states = {state.spec.name: state for state in self._sources.servers() if state.spec.name not in own}
         found = await self._sources.logins.statuses(state.spec for state in states.values())
         rows = [
             LoginRow(
@@ -228,7 +249,25 @@ class LoginPages:
             )
             for login in found
         ]
-        return HTMLResponse(logins_page(rows, time.time(), self._sources.version, visitor_of(request)))
+        page = logins_page(rows, time.time(), self._sources.version, visitor_of(request), has_own=bool(own))
+        return HTMLResponse(page)
+
+    async def _own(self, request: Request) -> Response:
+        visitor = visitor_of(request)
+        found = await self._sources.logins.statuses(self._sources.by_caller(), visitor.principal)
+        page = own_logins_page([LoginRow(one) for one in found], time.time(), self._sources.version, visitor)
+        return HTMLResponse(page)
+
+    async def _act_as_caller(self, request: Request) -> Response:
+        """`/mine/SERVER` logs in as the person who is signed in here, `/mine/SERVER/out` logs out."""
+        name, *action = sent_parts(request, OWN_PAGE)
+        if action not in ([], ["out"]):
+            return self._outcome("Not found", "There is no such page.", 404)
+        try:
+            spec = by_name(self._sources.by_caller(), name)
+        except ConfigurationError as unknown:
+            return self._outcome("No such server", str(unknown), 404)
+        return await (self._log_out if action else self._log_in)(spec, request, visitor_of(request).principal)
 
     async def _act(self, request: Request) -> Response:
         """`/logins/SERVER` logs in, `/logins/SERVER/out` logs out."""
@@ -241,11 +280,11 @@ class LoginPages:
             return self._outcome("No such server", str(unknown), 404)
         return await (self._log_out if action else self._log_in)(spec, request)
 
-    async def _log_in(self, spec: ServerSpec, request: Request) -> Response:
+    async def _log_in(self, spec: ServerSpec, request: Request, principal: Principal = LOCAL_PRINCIPAL) -> Response:
         title = f"Cannot log in to {spec.name}"
         try:
             returns_to = self._returns_to(request)
-            attempt = await self._sources.logins.begin(spec, returns_to)
+            attempt = await self._sources.logins.begin(spec, returns_to, principal=principal)
         except ConfigurationError as problem:
             return self._outcome(title, str(problem), 400)
         except OptimizerError as failure:
@@ -270,14 +309,14 @@ class LoginPages:
         # Only names under .localhost are used for the return, and none of them has a certificate.
         return _marked(RedirectResponse(address, status_code=303), mark, is_secure=False)
 
-    async def _log_out(self, spec: ServerSpec, request: Request) -> Response:
+    async def _log_out(self, spec: ServerSpec, request: Request, principal: Principal = LOCAL_PRINCIPAL) -> Response:
         if not wants_login(spec):
             return self._outcome(f"Cannot log out of {spec.name}", why_no_login(spec), 400)
         try:
-            await self._sources.logins.log_out(spec)
+            await self._sources.logins.log_out(spec, principal)
         except OptimizerError as failure:
             return self._outcome(f"Cannot log out of {spec.name}", _sentence(failure), 502)
-        return await _back_to_all(request)
+        return await _back_to(PATH if principal is LOCAL_PRINCIPAL else OWN_PAGE, request)
 
     async def _come_back(self, request: Request) -> Response:
         outcome = partial(self._outcome, is_elsewhere=self._guard.reception.is_elsewhere(request))
@@ -326,8 +365,8 @@ def _mark(state: str) -> str:
     return hashlib.sha256(f"began {state}".encode()).hexdigest()
 
 
-async def _back_to_all(_request: Request) -> Response:
-    return RedirectResponse(PATH, status_code=303)
+async def _back_to(page: str, _request: Request) -> Response:
+    return RedirectResponse(page, status_code=303)
 
 
 def _sentence(failure: OptimizerError) -> str:

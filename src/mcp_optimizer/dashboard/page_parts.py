@@ -50,7 +50,7 @@ def frame(
     links = el("nav", [el("a", label, href=href, aria_current="page" if href == current else None)
                        for href, label in _LINKS], aria_label="Pages")  # fmt: skip
     brand = el("a", "mcp-optimizer", href="/", class_="brand")
-    header = el("header", brand, None if is_closed else [_sign_out(visitor), links, search])
+    header = el("header", brand, _sign_out(visitor), None if is_closed else [links, search])
     head = el(
         "head",
         el("meta", charset="utf-8"),

@@ -105,6 +105,8 @@ class Entrance:
     public_url: str = ""
     own_host: SignInHost | None = None
     """The host name for sign-ins, if the gateway is on loopback."""
+    has_own_page: Callable[[], bool] = bool
+    """Whether every caller has a page, to log in to servers as itself."""
 
 
 class Reception:
@@ -123,6 +125,11 @@ class Reception:
     def takes_a_key(self) -> bool:
         """Whether a sign-in form could accept anything."""
         return bool(self._entrance.token) or self._credentials.takes_keys
+
+    @property
+    def has_own_page(self) -> bool:
+        """Whether a caller without a role may sign in, to its own page."""
+        return self._entrance.has_own_page()
 
     async def visitor(self, request: Request) -> Visitor:
         """The sender of a request; raises NotAdmitted."""
@@ -158,7 +165,7 @@ class Reception:
             raise NotAdmitted(401, str(rejected), is_wrong=True) from None
         except CannotVerify as cannot:
             raise NotAdmitted(503, str(cannot)) from None
-        if not principal.role.covers(Role.SEE):
+        if not principal.role.covers(Role.SEE) and not self.has_own_page:
             raise NotAdmitted(403, no_role(principal, Role.SEE))
         key, ins = id_of(text) or "", self._sign_ins
         return await self._kept(request, partial(ins.with_key, key), partial(ins.ticket_with_key, key))

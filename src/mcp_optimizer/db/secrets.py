@@ -44,9 +44,11 @@ class StoredSecrets(Transactions):
         async with self._reading() as connection:
             return await _body(connection, (kind, name))
 
-    async def names(self, kind: str) -> dict[str, int]:
-        """The names of all secrets of a kind, and when each was written, in milliseconds."""
+    async def names(self, kind: str, beginning: str = "") -> dict[str, int]:
+        """The names of the secrets of a kind that begin like this, and when each was written, in milliseconds."""
         wanted = select(secret.c.name, secret.c.at_ms).where(secret.c.kind == kind, secret.c.body != b"")
+        if beginning:
+            wanted = wanted.where(secret.c.name.startswith(beginning, autoescape=True))
         async with self._reading() as connection:
             rows = await connection.execute(wanted.order_by(secret.c.name))
             return {row.name: row.at_ms for row in rows}

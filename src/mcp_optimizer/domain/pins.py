@@ -37,6 +37,19 @@ class ToolChange(StrEnum):
 INSTRUCTIONS = ""
 """The name under which a server's instructions are pinned next to its tools; no tool can have it."""
 
+_AS = " as "
+
+
+def own_pins_name(server: str, caller: str) -> str:
+    """The name under which a caller's own server is pinned, if its entry acts as each caller."""
+    return f"{server}{_AS}{caller}"
+
+
+def entry_of_pins(name: str) -> str:
+    """The entry whose settings hold for what is pinned under a name."""
+    return name.partition(_AS)[0]
+
+
 _INSTRUCTIONS_READ = 1_000
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pydantic_core
 from pydantic import BaseModel
 
-from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.tool_forms import Form
 from mcp_optimizer.domain.pins import HeldTool, ToolChange
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus, TokenMetrics
@@ -29,6 +29,8 @@ from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.upstream.state import UpstreamState
 
 _MOST_SERVERS_NAMED = 3
+_PAGE = 100
+"""Maximum tools on a page of the plain list."""
 _PLAIN = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 """Names that are safe to show in a command: a server chooses its tools' names, and a person may paste the command."""
 
@@ -242,6 +244,24 @@ class ToolListPage:
         return " ".join(filter(None, (missing, waiting_note(self.held))))
 
 
+def page_of(
+    snapshot: Snapshot,
+    server: str | None,
+    offset: int,
+    fitting: Callable[[Sequence[CatalogTool]], Sequence[CatalogTool]],
+) -> ToolListPage:
+    """A page of all tools of a snapshot, or of one server; skills come last. `fitting`: those that a reply has room
+    for.
+    """
+    tools = snapshot.running if server is None else snapshot.of_server(server)
+    tools = (*tools, *(skill for skill in snapshot.skills if server in (None, skill.server)))
+    shown = tuple(fitting(tools[offset : offset + _PAGE]))
+    end = offset + len(shown)
+    missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
+    held = tuple(tool for tool in snapshot.held.values() if server in (None, tool.server))
+    return ToolListPage(shown, len(tools), end if end < len(tools) else None, missing, held)
+
+
 def likelihood(score: float) -> str:
     """Formats a score for people, the same way everywhere. An estimate is never shown as certain or impossible."""
     return f"{min(max(round(score * 100), 1), 99)} %"
@@ -250,14 +270,23 @@ def likelihood(score: float) -> str:
 def not_running(states: tuple[UpstreamState, ...]) -> str:
     """Names the servers that a reply does not cover."""
     starting = [state.name for state in states if not state.is_down]
-    failed = [f"{state.name} ({_how_down(state)})" for state in states if state.is_down]
+    offered = [state for state in states if state.is_down and _is_offered(state)]
+    failed = [f"{state.name} ({_how_down(state)})" for state in states if state.is_down and not _is_offered(state)]
     notes = [f"Still starting, not searched yet: {listed(starting)}."] if starting else []
     notes += [f"Not included, because not running: {listed(failed)}."] if failed else []
+    notes += [f"{state.name}: {state.reason}." for state in offered]
     return " ".join(notes)
 
 
+def _is_offered(state: UpstreamState) -> bool:
+    """Whether its tools are included, and a call asks for the login that its caller lacks."""
+    return state.status is ServerStatus.LOGIN_NEEDED and state.spec.auth.lists_before_login
+
+
 def _how_down(state: UpstreamState) -> str:
-    """The status, with the login command if a login is needed; an unprintable server name becomes NAME."""
+    """The status, with what a person can do if a login is needed; an unprintable server name becomes NAME."""
+    if state.spec.auth.per_caller and state.reason:
+        return state.reason
     if state.status is not ServerStatus.LOGIN_NEEDED:
         return state.status
     server = shlex.quote(state.name) if state.name.isprintable() else "NAME"

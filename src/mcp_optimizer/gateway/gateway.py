@@ -51,11 +51,12 @@ from mcp_optimizer.gateway.arguments import (
     takes_long,
     without,
 )
+from mcp_optimizer.gateway.arrivals import Arrivals
 from mcp_optimizer.gateway.batches import Batches
 from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.caller_threads import CallerThreads
 from mcp_optimizer.gateway.finding import Finder, Query
-from mcp_optimizer.gateway.found_tools import FoundTools, ToolListPage, that_fit
+from mcp_optimizer.gateway.found_tools import FoundTools, ToolListPage, page_of, that_fit
 from mcp_optimizer.gateway.permissions import Agreed, Permissions, Views
 from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConversation
@@ -79,8 +80,6 @@ T = TypeVar("T")
 
 Resolve = Callable[[Snapshot], Awaitable[CatalogTool]]
 """Finds the tool that a caller's name refers to."""
-
-_PAGE = 100
 
 _SEARCHES = 3
 _LARGE_CALLS = 2
@@ -109,17 +108,20 @@ class Gateway:
         stubs: Stubs | None = None,
         built_in: BuiltInServers | None = None,
         tasks: TaskBook | None = None,
+        arrivals: Arrivals | None = None,
         *,
         says_savings: bool = True,
     ) -> None:
         self._trail = trail
         self._tasks = tasks
+        self._arrivals = arrivals
         self.built_in = built_in or BuiltInServers(pool)
         self._use = use
         self._shapes = shapes
         self._conversations = ShownByConversation()
         self._catalog = catalog
-        self._starting = StartingServers(catalog, pool.wake)
+        self.permissions = permissions or Permissions(Views(Policy()))
+        self._starting = StartingServers(catalog, pool.wake, own=self.permissions.views.own)
         self._pool = pool
         self._forms = forms
         self.results = results
@@ -132,7 +134,6 @@ class Gateway:
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
         self.batches = Batches(self, pool, trail)
-        self.permissions = permissions or Permissions(Views(Policy()))
         self.skills = Skills(lambda: catalog.snapshot, lambda: self.pages.schemes, pool, self.permissions)
 
     def use_limits_of_find(self, tools: int, tokens: int, *, says_savings: bool = True) -> None:
@@ -143,12 +144,18 @@ class Gateway:
         """The current snapshot of the catalog."""
         return self._catalog.snapshot
 
+    async def arrived(self, caller: Caller) -> None:
+        """A caller makes a request: its own servers start."""
+        if self._arrivals is not None:
+            await self._arrivals.of(caller.principal)
+
     async def taken_in(self) -> None:
         """Wait until the tools that servers have listed so far can be called."""
         await self._catalog.taken_in()
 
     async def seen_by(self, caller: Caller) -> Snapshot:
         """The current snapshot as a caller sees it: only the tools that it may call."""
+        await self.arrived(caller)
         return await self.permissions.views.ready(self._catalog.snapshot, caller)
 
     def find(
@@ -212,16 +219,10 @@ class Gateway:
         snapshot = self.permissions.views.of(self._catalog.snapshot, caller)
         if server is not None and server not in snapshot.states:
             raise resolving.unknown_server(snapshot, server)
-        tools = snapshot.running if server is None else snapshot.of_server(server)
-        tools = (*tools, *(skill for skill in snapshot.skills if server in (None, skill.server)))
         if offset < 0:
             raise InvalidRequest(f"offset must not be negative, but is {quoted(offset)}.")
         room = self.limits.reply_tokens - _AROUND
-        shown = that_fit(tools[offset : offset + _PAGE], room, self.results.count_or_most)
-        end = offset + len(shown)
-        missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
-        held = tuple(tool for tool in snapshot.held.values() if server in (None, tool.server))
-        return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing, held)
+        return page_of(snapshot, server, offset, partial(that_fit, room=room, count=self.results.count_or_most))
 
     async def call(
         self,
@@ -283,7 +284,7 @@ class Gateway:
                 else partial(self.skills.read, tool, arguments, caller)
             )
             result = await self.built_in.answered(self.results, call, caller, ask)
-            if self._use is not None and not result.get("isError"):
+            if self._use is not None and not result.get("isError") and not self.own(caller).is_own(server):
                 self._use.called(caller.conversation, server, name)
             return record.result(with_origin(self.pages.in_result(tool, result), server, name, details.annotations))
 
@@ -354,7 +355,7 @@ class Gateway:
         except CallInterrupted:
             if (tool.record.details.annotations or {}).get("readOnlyHint") is not True:
                 raise
-            if not is_coming(self._catalog.snapshot, server) or not await self._is_up_again(tool):
+            if not is_coming(self.own(caller), server) or not await self._is_up_again(tool, caller):
                 raise
         return await self._called(tool, params, caller, treatment)
 
@@ -369,11 +370,15 @@ class Gateway:
         kept = await book.keep(result, server, name, caller, treatment) if book is not None else None
         return kept or await self._pool.task_result(server, params, result, caller._replace(wants_tasks=False))
 
-    async def _is_up_again(self, tool: CatalogTool) -> bool:
+    def own(self, caller: Caller) -> Snapshot:
+        """The current snapshot with the caller's own servers."""
+        return self.permissions.views.own(self._catalog.snapshot, caller)
+
+    async def _is_up_again(self, tool: CatalogTool, caller: Caller) -> bool:
         """Whether a tool's server runs again and lists the same definition of the tool."""
         with suppress(StillStarting):
-            await self._starting.until_up(tool.server)
-        snapshot = self._catalog.snapshot
+            await self._starting.until_up(tool.server, caller)
+        snapshot = self.own(caller)
         digests = {one.record.definition_hash for one in snapshot.of_server(tool.server) if one.key == tool.key}
         return tool.record.definition_hash in digests and tool.server not in snapshot.expected
 
@@ -381,17 +386,18 @@ class Gateway:
         """The tool that a name means, on a running server. Waits while its server is starting; never denies a tool that
         may still appear.
         """
+        await self.arrived(caller)
         try:
             tool = await resolve(self._catalog.snapshot)
         except (UnknownTool, ServerUnavailable):
             if not await self._came(tool_name, server_name, caller):
                 raise
             tool = await self._known_by_now(resolve, tool_name, caller)
-        if tool.server not in self._catalog.snapshot.expected:
+        if tool.server not in self.own(caller).expected:
             return tool
         # Meanwhile, what the call needs besides its server.
         self.results.begin()
-        await self._starting.until_up(tool.server)
+        await self._starting.until_up(tool.server, caller)
         # Resolved again: the server may list something else now.
         return await resolve(self._catalog.snapshot)
 
@@ -400,7 +406,7 @@ class Gateway:
         view = await self.seen_by(caller)
         coming = [name for name in resolving.bearers(view, tool_name, server_name) if is_coming(view, name)]
         if coming:
-            await self._starting.until_known(coming)
+            await self._starting.until_known(coming, caller)
             return True
 
         async def is_there(view: Snapshot) -> bool:

@@ -58,17 +58,25 @@ _Key = tuple[Principal, frozenset[str] | None, bool | None]
 
 Keep = Callable[[CatalogTool], bool]
 
+Own = Callable[[Snapshot, Principal], Snapshot]
+
 
 class Views:
     """The catalog as each caller sees it."""
 
-    def __init__(self, policy: Policy, kept: int = _KEPT) -> None:
+    def __init__(self, policy: Policy, kept: int = _KEPT, own: Own | None = None) -> None:
+        """`own` makes the snapshot that has a caller's own servers, where entries act as each caller."""
         self._policy = policy
+        self._own = own
         self._most = kept
         self._known: OrderedDict[_Key, tuple[Snapshot, RuleBook, Snapshot]] = OrderedDict()
         self._size = 0
         # Searches make views in threads.
         self._changing = Lock()
+
+    def own(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """The snapshot with the tools and states of the caller's own servers, whatever the caller may call."""
+        return snapshot if self._own is None else self._own(snapshot, caller.principal)
 
     def decide(self, caller: Caller, tool: CatalogTool) -> Decision:
         """Whether this caller may call a tool."""
@@ -91,6 +99,7 @@ class Views:
 
     def of(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """The snapshot of what the caller may call. May be slow for a large catalog; see `ready`."""
+        snapshot = self.own(snapshot, caller)
         if self.sees_all(caller):
             return snapshot
         is_asked = can_ask(caller)
@@ -98,13 +107,14 @@ class Views:
 
     def permitted(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """All tools of the servers that exist for the caller, whether or not it may call them; for explanations."""
+        snapshot = self.own(snapshot, caller)
         if caller.principal.servers is None and caller.narrowed is None:
             return snapshot
         return self._kept(snapshot, caller, None, lambda tool: self.permits_server(caller, tool.server))
 
     async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """Same as `of`, without making other callers wait."""
-        if self.sees_all(caller):
+        if self.sees_all(caller) and self._own is None:
             return snapshot
         if len(snapshot.tools) <= _FEW:
             return self.of(snapshot, caller)
@@ -230,7 +240,7 @@ class Permissions:
 
     async def exact(self, snapshot: Snapshot, tool_name: str, caller: Caller) -> CatalogTool:
         """The tool that a caller sees under exactly this name."""
-        view = snapshot if self.views.sees_all(caller) else await self.views.ready(snapshot, caller)
+        view = await self.views.ready(snapshot, caller)
         if (tool := resolving.exact(view, tool_name)) is None:
             self._explain(snapshot, tool_name, None, caller)
             raise resolving.unknown_tool(view, tool_name, advice="")
@@ -346,7 +356,7 @@ class Permissions:
             raise call_refusal(decision, tool.server, tool.record.name)
         who = f"the user of {printable(caller.client) or 'the client'}: {answer.value}"
         caller.record.approved_by(who)
-        if not _is_there(latest(), tool):
+        if not _is_there(self.views.own(latest(), caller), tool):
             raise InvalidRequest(f"{quoted(tool.record.name)} changed while a person was asked. Look at it again.")
         self._decided(tool, caller)
         if answer is Consent.HOUR:

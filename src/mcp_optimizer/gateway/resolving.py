@@ -190,7 +190,7 @@ def _no_tool_of(
 
 def _is_listed(snapshot: Snapshot, state: UpstreamState) -> bool:
     """Whether the tools of a server are known: it runs, or did before."""
-    return state.is_available or state.name in snapshot.expected
+    return state.is_available or state.name in snapshot.expected or state.name in snapshot.offered
 
 
 def _refuse_held(snapshot: Snapshot, name: str, servers: Iterable[str] | None = None) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import StillStarting
 
@@ -27,44 +29,51 @@ _NEW = 20.0
 """Seconds after which a server that is still starting is no longer waited for."""
 
 
+Own = Callable[[Snapshot, Caller], Snapshot]
+"""The snapshot with a caller's own servers."""
+
+
 class StartingServers:
     """Lets requests wait for starting servers."""
 
     def __init__(
         self,
         catalog: LiveCatalog,
-        wake: Callable[[str], None],
+        wake: Callable[[str, Principal], None],
         patience: float = _PATIENCE,
         call_patience: float = _CALL_PATIENCE,
+        own: Own | None = None,
     ) -> None:
-        """`wake` starts a server that rests."""
+        """`wake` starts a server that rests. `own` has a caller's own servers."""
         self._catalog = catalog
         self._wake = wake
+        self._own: Own = own or (lambda snapshot, _caller: snapshot)
         self._patience = patience
         self._call_patience = call_patience
 
-    async def until_up(self, server: str) -> None:
+    async def until_up(self, server: str, caller: Caller = LOCAL) -> None:
         """Wait until a starting server runs and its current tools are listed, or it is down.
 
         Raises StillStarting.
         """
-        self._wake(server)
-        await self._while(lambda snapshot: is_coming(snapshot, server), server)
+        self._wake(server, caller.principal)
+        await self._while(lambda snapshot: is_coming(snapshot, server), server, caller)
 
-    async def until_known(self, servers: Sequence[str]) -> None:
+    async def until_known(self, servers: Sequence[str], caller: Caller = LOCAL) -> None:
         """Wait until the tools of one of these servers are known, or it is down. Raises StillStarting."""
         await self._while(
             lambda snapshot: all(_is_unknown(snapshot, one) for one in servers),
             servers[0],
+            caller,
         )
 
-    async def _while(self, is_early: Callable[[Snapshot], bool], server: str) -> None:
+    async def _while(self, is_early: Callable[[Snapshot], bool], server: str, caller: Caller) -> None:
         try:
             async with asyncio.timeout(self._call_patience):
-                while is_early(self._catalog.snapshot):
+                while is_early(self._own(self._catalog.snapshot, caller)):
                     await self._catalog.changed()
         except TimeoutError:
-            since = self._catalog.snapshot.states[server].since
+            since = self._own(self._catalog.snapshot, caller).states[server].since
             raise StillStarting(server, time.time() - since) from None
 
     async def wait(
@@ -74,13 +83,13 @@ class StartingServers:
         waited = False
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
-                before = self._catalog.snapshot
+                before, own = self._catalog.snapshot, self._catalog.own_changes
                 while _is_beginning(seen := await view()) and not await is_enough(seen):
                     waited = True
                     # A change that arrived while this snapshot was searched would not be reported again.
-                    if self._catalog.snapshot is before:
+                    if self._catalog.snapshot is before and self._catalog.own_changes == own:
                         await self._catalog.changed()
-                    before = self._catalog.snapshot
+                    before, own = self._catalog.snapshot, self._catalog.own_changes
         return waited
 
 

@@ -149,7 +149,7 @@ class TaskRequests:
 
     async def result(self, kept: KeptTask, result: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """The result of a task, treated as that of a call: measured, cut and kept."""
-        snapshot, results, pages = self._gateway.snapshot, self._gateway.results, self._gateway.pages
+        snapshot, results, pages = self._gateway.own(caller), self._gateway.results, self._gateway.pages
         position = snapshot.names.position(kept.server, kept.tool)
         tool = snapshot.tools[position] if position is not None else None
         if tool is None:

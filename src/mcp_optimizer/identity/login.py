@@ -7,15 +7,16 @@ import shlex
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from mcp_optimizer.config.serverfile.spec import AuthSpec
+from mcp_optimizer.config.serverfile.spec import AuthSpec, ServerSpec
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.identity.oauth_client import ClientId
 from mcp_optimizer.identity.tokens import TokenEndpoint, Tokens
 
 SHARED = "shared"
-"""The principal of a login that serves every caller."""
+"""The account of a login that serves every caller."""
 
 ONLY_USER = "user"
-"""The principal of a gateway on stdio, and of commands: the user who started it."""
+"""The account of a gateway on stdio, and of commands: the user who started it."""
 
 _AHEAD = 0.2
 """Share of a token's lifetime that remains when it is refreshed."""
@@ -43,6 +44,8 @@ class Login:
     """Whether only a new login helps."""
     wanted: tuple[str, ...] = ()
     """Scopes that a call needed and the login lacks."""
+    caller: str = ""
+    """The name of the caller whose own login it is, for people; empty for any other login."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -81,7 +84,11 @@ class Login:
         )
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        found = asdict(self)
+        if not self.caller:
+            # Gateways of before cannot read a login with a key that they do not know.
+            del found["caller"]
+        return json.dumps(found).encode()
 
 
 def login_of(text: bytes) -> Login | None:
@@ -96,6 +103,13 @@ def login_of(text: bytes) -> Login | None:
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def account_of(spec: ServerSpec, principal: Principal) -> str:
+    """Whose login a caller uses at a server."""
+    if not spec.auth.per_caller:
+        return SHARED
+    return ONLY_USER if principal is LOCAL_PRINCIPAL else principal.id
 
 
 def advice(server: str) -> str:
@@ -114,6 +128,8 @@ class LoginStatus:
     server: str
     state: str
     """`none`, `logged in`, `expired`, `login needed` or `more permissions needed`."""
+    caller: str = field(default="", kw_only=True)
+    """The caller whose own login it is; empty for any other login."""
     issuer: str = ""
     scopes: tuple[str, ...] = ()
     expires_at: float | None = None
@@ -123,10 +139,10 @@ class LoginStatus:
     wanted: tuple[str, ...] = field(default=())
 
 
-def status_of(server: str, login: Login | None, now: float) -> LoginStatus:
+def status_of(server: str, login: Login | None, now: float, caller: str = "") -> LoginStatus:
     """The state of a login."""
     if login is None or login.tokens is None:
-        return LoginStatus(server, "none")
+        return LoginStatus(server, "none", caller=caller)
     state = "logged in"
     if login.is_over:
         state = "login needed"
@@ -145,4 +161,5 @@ def status_of(server: str, login: Login | None, now: float) -> LoginStatus:
         bool(login.tokens.refresh),
         login.error,
         login.wanted,
+        caller=caller,
     )

@@ -1,4 +1,5 @@
-"""All logins of a gateway, one per server that wants one. Begins and ends logins; `server_login` maintains them.
+"""All logins of a gateway: one per server that wants one, or one per caller and server for entries that act as each
+caller. Begins and ends logins; `server_login` maintains them.
 
 A login begins with an address that a person opens in a browser, and ends with the address that the browser is
 redirected to, which arrives at a port of this machine, at the dashboard, or pasted into a command.
@@ -11,15 +12,18 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec, Transport
+from mcp_optimizer.domain.globs import glob
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.challenges import with_more
-from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, status_of
+from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, account_of, status_of
 from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, configured, parameters, registered
 from mcp_optimizer.identity.server_login import ServerLogin
-from mcp_optimizer.identity.store import InMemory, LoginStore, SecretRows
+from mcp_optimizer.identity.store import KIND, InMemory, LoginStore, SecretRows, beginning_of, ending_of
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.authorization import Authorization, LoginOffer
@@ -34,8 +38,8 @@ _ATTEMPT_SECONDS = 900.0
 
 Failed = Callable[[OptimizerError], None]
 
-Told = Callable[[str, str], None]
-"""Called with what happened to a login (`login/made`, `login/ended`), and its server."""
+Told = Callable[[str, str, Principal], None]
+"""Called with what happened to a login (`login/made`, `login/ended`), its server, and who uses it."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class _Awaited:
     server: str
     attempt: Attempt
     failed: Failed
+    principal: Principal
 
     @property
     def is_over(self) -> bool:
@@ -76,41 +81,77 @@ class Logins:
     """The logins to the servers of one gateway."""
 
     def __init__(
-        self, rows: SecretRows | None = None, web: Web | None = None, told: Told = lambda _what, _server: None
+        self, rows: SecretRows | None = None, web: Web | None = None, told: Told = lambda _what, _server, _whose: None
     ) -> None:
         self._told = told
         self._rows = rows or InMemory()
         self._web = web or Web()
         self._specs: dict[str, ServerSpec] = {}
-        self._logins: dict[str, ServerLogin] = {}
+        self._logins: dict[str, dict[str, ServerLogin]] = {}
+        """By server and account."""
         self._commands: dict[str, HeaderCommand] = {}
         self._former = BackgroundTasks(logger, "A login that is not used any more could not be closed")
         self._attempts: dict[str, _Awaited] = {}
         self.callback_address = ""
         """The address that browsers on other machines return to; empty: browsers return only to a port of this machine.
-        While it is set, others can reach the gateway, and no caller is offered a login.
+        While it is set, others can reach the gateway, and no caller is offered a login that others use.
         """
+        self._own_page = ""
 
-    def come_back_to(self, address: str) -> None:
-        """Logins of the dashboard end at this address, because other machines can reach the gateway."""
+    def listen(self, told: Told) -> None:
+        """Call this, too, when a login is made or ended."""
+        before = self._told
+
+        def both(what: str, server: str, principal: Principal) -> None:
+            before(what, server, principal)
+            told(what, server, principal)
+
+        self._told = both
+
+    def come_back_to(self, address: str, own_page: str = "") -> None:
+        """Logins of the dashboard end at this address, because other machines can reach the gateway. `own_page`: where
+        callers make their own logins.
+        """
         self.callback_address = address
+        self._own_page = own_page
 
-    def of(self, spec: ServerSpec) -> Authorization | None:
-        """The authorization for a server; None if it gets only the headers of its entry."""
+    def of(self, spec: ServerSpec, principal: Principal = LOCAL_PRINCIPAL) -> Authorization | None:
+        """A caller's authorization for a server; None if it gets only the headers of its entry."""
         self._follow(spec)
         if spec.auth.headers_command and not spec.problem:
             # One object per server, because it caches the headers.
             return self._commands.setdefault(spec.name, HeaderCommand(spec))
-        return self.login(spec) if wants_login(spec) else None
+        return self.login(spec, principal) if wants_login(spec) else None
 
-    def login(self, spec: ServerSpec) -> ServerLogin:
+    def login(self, spec: ServerSpec, principal: Principal = LOCAL_PRINCIPAL) -> ServerLogin:
+        """The login that a caller uses at a server."""
         self._follow(spec)
-        if spec.name not in self._logins:
-            # Per-caller entries are not used over HTTP, because callers are not known there.
-            principal = ONLY_USER if spec.auth.per_caller else SHARED
-            store = LoginStore(spec, principal, self._rows)
-            self._logins[spec.name] = ServerLogin(spec, store, self._web_of(spec), self._offered)
-        return self._logins[spec.name]
+        account, known = account_of(spec, principal), self._logins.setdefault(spec.name, {})
+        if account not in known:
+            store, offer = LoginStore(spec, account, self._rows), partial(self._offered, spec, principal)
+            how = None if account in (SHARED, ONLY_USER) else self.how_to_log_in
+            known[account] = ServerLogin(spec, store, self._web_of(spec), offer, how)
+        return known[account]
+
+    def how_to_log_in(self) -> str:
+        """What a caller does to make a login of its own."""
+        return f"log in at {self._own_page}" if self._own_page else "log in on the page /mine of the gateway"
+
+    async def logged_in(self, specs: Iterable[ServerSpec], principal: Principal) -> frozenset[str]:
+        """The servers, of entries that act as each caller, to which a caller has ever logged in and not out again."""
+        specs = list(specs)
+        found: set[str] = set()
+        for account in {account_of(spec, principal) for spec in specs}:
+            names = frozenset(await self._rows.names(KIND, beginning_of(account)))
+            found |= {spec.name for spec in specs if f"{beginning_of(account)}{ending_of(spec)}" in names}
+        return frozenset(found)
+
+    async def callers(self, spec: ServerSpec) -> list[str]:
+        """The accounts that have a login of their own to a server, without the one of commands."""
+        ending = ending_of(spec)
+        names = [name for name in await self._rows.names(KIND) if name.endswith(f"\n{ending}")]
+        accounts = (name.removesuffix(f"\n{ending}") for name in names)
+        return sorted(account for account in accounts if account not in (SHARED, ONLY_USER))
 
     def _web_of(self, spec: ServerSpec) -> Web:
         return self._web.named_by(spec.url, spec.auth.issuer)
@@ -123,7 +164,7 @@ class Logins:
         self._specs.pop(server, None)
         self._commands.pop(server, None)
         self._attempts = {state: one for state, one in self._attempts.items() if one.server != server}
-        if (login := self._logins.pop(server, None)) is not None:
+        for login in self._logins.pop(server, {}).values():
             self._former.spawn(login.close())
 
     def _follow(self, spec: ServerSpec) -> None:
@@ -132,11 +173,19 @@ class Logins:
             self.forget(spec.name)
         self._specs[spec.name] = spec
 
-    async def begin(self, spec: ServerSpec, redirect_uri: str, failed: Failed = lambda _failure: None) -> Attempt:
-        """Find out where to log in, and with which client id. `failed` is called if the login cannot be finished."""
+    async def begin(
+        self,
+        spec: ServerSpec,
+        redirect_uri: str,
+        failed: Failed = lambda _failure: None,
+        principal: Principal = LOCAL_PRINCIPAL,
+    ) -> Attempt:
+        """Find out where a caller logs in, and with which client id. `failed` is called if the login cannot be
+        finished.
+        """
         if not wants_login(spec) or spec.auth.kind is AuthKind.CLIENT_CREDENTIALS:
             raise ConfigurationError(why_no_login(spec))
-        login = self.login(spec)
+        login = self.login(spec, principal)
         known = await login.current()
         from mcp_optimizer.identity.discovery import discovered
 
@@ -159,14 +208,20 @@ class Logins:
             # Requesting more scopes must not lose those granted before.
             scopes = with_more(with_more(known.scopes, scopes), known.wanted) if known.wanted else scopes
         attempt = Attempt(provider, client, redirect_uri, scopes)
-        self._remember(_Awaited(time.monotonic(), spec.name, attempt, failed))
+        self._remember(_Awaited(time.monotonic(), spec.name, attempt, failed, principal))
         return attempt
 
     @asynccontextmanager
-    async def _offered(self, spec: ServerSpec) -> AsyncIterator[LoginOffer]:
-        """Offer a login that a person can make now, in a browser on this machine."""
+    async def _offered(self, spec: ServerSpec, principal: Principal) -> AsyncIterator[LoginOffer]:
+        """Offer a login that a person can make now: in a browser on this machine, or, for a caller's own login to a
+        gateway that others reach, on a page that knows who is signed in there. An address that led straight to the
+        authorization server could be sent to somebody else, who would then log the caller in as themselves.
+        """
         outcome = _Outcome()
-        login = self.login(spec)
+        login = self.login(spec, principal)
+        if self._own_page and account_of(spec, principal) not in (SHARED, ONLY_USER):
+            yield LoginOffer(self._own_page, login.until_login)
+            return
         async with AsyncExitStack() as stack:
             if self.callback_address:
                 # Otherwise any caller could make their own login the one that serves all callers.
@@ -174,7 +229,7 @@ class Logins:
             from mcp_optimizer.identity.callback import waiting_for_browser
 
             waiting = await stack.enter_async_context(waiting_for_browser(self.finish, spec.auth.callback_port))
-            attempt = await self.begin(spec, waiting.address, outcome.failed)
+            attempt = await self.begin(spec, waiting.address, outcome.failed, principal)
             stack.enter_context(login.kept.made.telling(outcome.made))
             yield LoginOffer(attempt.address, outcome.wait)
 
@@ -193,7 +248,7 @@ class Logins:
             unfinished = LoginFailed("the login could not be finished; the log says more")
             awaited.failed(unfinished)
             raise unfinished from error
-        self._told("login/made", awaited.server)
+        self._told("login/made", awaited.server, awaited.principal)
         return awaited.server
 
     async def _exchange(self, redirect: str, awaited: _Awaited) -> None:
@@ -208,18 +263,20 @@ class Logins:
             provider.revocation_endpoint,
             attempt.scopes,
         )
-        spec = self._specs[name]
+        spec, principal = self._specs[name], awaited.principal
+        if account_of(spec, principal) not in (SHARED, ONLY_USER):
+            login = replace(login, caller=principal.name)
         endpoint = login.endpoint(spec.auth)
         tokens = await endpoint.for_code(self._web_of(spec), code, attempt.verifier, attempt.redirect_uri)
-        await self._logins[name].keep(login.with_tokens(tokens, time.time()))
+        await self.login(spec, principal).keep(login.with_tokens(tokens, time.time()))
 
-    async def log_out(self, spec: ServerSpec) -> bool:
-        """Forget the login, and revoke its tokens at the authorization server. Returns whether there was a login."""
-        login = self.login(spec)
+    async def log_out(self, spec: ServerSpec, principal: Principal = LOCAL_PRINCIPAL) -> bool:
+        """Forget a caller's login, and revoke its tokens at the authorization server. Returns whether there was one."""
+        login = self.login(spec, principal)
         known = await login.current()
         found = await login.forget()
         if found:
-            self._told("login/ended", spec.name)
+            self._told("login/ended", spec.name, principal)
         if known is not None and known.tokens is not None and known.revocation_endpoint:
             token = known.tokens.refresh or known.tokens.access
             form = {"token": token, "client_id": known.client.client_id}
@@ -235,17 +292,25 @@ class Logins:
                 )
         return found
 
-    async def statuses(self, specs: Iterable[ServerSpec]) -> list[LoginStatus]:
-        """The states of the logins of all servers that may want one."""
-        found = []
-        for spec in specs:
-            if wants_login(spec):
-                login = self.login(spec)
-                found.append(status_of(spec.name, await login.current(), time.time()))
+    async def statuses(self, specs: Iterable[ServerSpec], principal: Principal = LOCAL_PRINCIPAL) -> list[LoginStatus]:
+        """The states of the logins that a caller uses, at all servers that may want one."""
+        wanted = [spec for spec in specs if wants_login(spec)]
+        return [status_of(spec.name, await self.login(spec, principal).current(), time.time()) for spec in wanted]
+
+    async def statuses_of_callers(self, specs: Iterable[ServerSpec], caller: str) -> list[LoginStatus]:
+        """The states of callers' own logins: of those whose name, or account, fits a pattern such as `corp:*`."""
+        fits, found = glob(caller).matches, []
+        for spec in (spec for spec in specs if spec.auth.per_caller and wants_login(spec)):
+            for account in await self.callers(spec):
+                login = await LoginStore(spec, account, self._rows).read()
+                name = login.caller if login is not None and login.caller else account
+                if fits(name) or account == caller:
+                    found.append(status_of(spec.name, login, time.time(), name))
         return found
 
     async def close(self) -> None:
-        await asyncio.gather(self._former.settled(), *(login.close() for login in self._logins.values()))
+        logins = [login for known in self._logins.values() for login in known.values()]
+        await asyncio.gather(self._former.settled(), *(login.close() for login in logins))
         await self._web.close()
 
     def _remember(self, awaited: _Awaited) -> None:

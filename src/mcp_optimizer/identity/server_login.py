@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 
 from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec
 from mcp_optimizer.errors import OptimizerError
@@ -66,15 +67,18 @@ _LOOK = 0.1
 _LOOK_FOR_LOGIN = 2.0
 """Seconds between two checks whether another process has refreshed, and whether one has logged in."""
 
-Offer = Callable[[ServerSpec], AbstractAsyncContextManager[LoginOffer]]
+Offer = Callable[[], AbstractAsyncContextManager[LoginOffer]]
 
 
 class ServerLogin:
     """The login to one server, as an `Authorization`. One object serves any number of concurrent requests."""
 
-    def __init__(self, spec: ServerSpec, store: LoginStore, web: Web, offer: Offer) -> None:
-        """`offer` begins a login that a person can make."""
+    def __init__(
+        self, spec: ServerSpec, store: LoginStore, web: Web, offer: Offer, how: Callable[[], str] | None = None
+    ) -> None:
+        """`offer` begins a login that a person can make; `how` says how to log in, if not by the command."""
         self._spec = spec
+        self._how = how or partial(advice, spec.name)
         self._offer = offer
         self.kept = KeptLogin(store)
         self._web = web
@@ -166,13 +170,20 @@ class ServerLogin:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.kept.has_changed.wait(), _LOOK_FOR_LOGIN)
 
+    async def has_another(self) -> bool:
+        """Whether a person has logged in since the last login was missing or refused."""
+        login = self.kept.login
+        if login is None or not login.can_replace(self._insufficient):
+            login = await self.kept.read()
+        return login is not None and login.can_replace(self._insufficient)
+
     def secrets(self) -> Mapping[str, str]:
         """The tokens, which must be removed from the server's texts."""
         return self.kept.secrets
 
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
         """Offer a login that can be made while the context is open."""
-        return self._offer(self._spec)
+        return self._offer()
 
     # Called by `logins`.
 
@@ -223,7 +234,7 @@ class ServerLogin:
             await self.kept.store.release()
             if not was_ours:
                 return
-            logger.warning("Server %s: %s. %s", self._spec.name, refusal, advice(self._spec.name))
+            logger.warning("Server %s: %s. %s", self._spec.name, refusal, self._how())
             raise self._needed(str(refusal)) from None
         except OptimizerError as failure:
             await self._later(failure)
@@ -293,7 +304,7 @@ class ServerLogin:
             await self.kept.replace(login, replace(login, wanted=with_more(login.wanted, wanted)))
         self._insufficient = self.kept.login
         permissions = f" ({', '.join(wanted)})" if wanted else ""
-        raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {advice(self._spec.name)}")
+        raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {self._how()}")
 
     # Helpers.
 
@@ -313,4 +324,4 @@ class ServerLogin:
 
     def _needed(self, reason: str = "") -> LoginNeeded:
         self._insufficient = self.kept.login
-        return LoginNeeded(f"login needed{f' ({reason})' if reason else ''}: {advice(self._spec.name)}")
+        return LoginNeeded(f"login needed{f' ({reason})' if reason else ''}: {self._how()}")

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec
@@ -34,6 +34,7 @@ class SecretRows(Protocol):
     async def delete(self, kind: str, name: str) -> bool: ...
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool: ...
     async def release(self, kind: str, name: str, until_ms: int) -> None: ...
+    async def names(self, kind: str, beginning: str = "") -> Collection[str]: ...
 
 
 class InMemory:
@@ -58,6 +59,9 @@ class InMemory:
 
     async def release(self, kind: str, name: str, until_ms: int) -> None:
         del kind, name, until_ms
+
+    async def names(self, kind: str, beginning: str = "") -> Collection[str]:
+        return [name for known, name in self.rows if known == kind and name.startswith(beginning)]
 
 
 class InVault:
@@ -93,16 +97,31 @@ class InVault:
 
         await self._breaker.begun(release)
 
+    async def names(self, kind: str, beginning: str = "") -> Collection[str]:
+        async def names() -> Collection[str]:
+            return await (await self._vault.stored()).names(kind, beginning)
+
+        return await self._breaker.within(names)
+
+
+def beginning_of(account: str) -> str:
+    """How the names of an account's rows begin. No account contains a line break."""
+    return f"{account}\n"
+
+
+def ending_of(spec: ServerSpec) -> str:
+    """How the names of the rows of a server end. The same server name with another address is another server."""
+    return f"{spec.name}\n{hashlib.sha256(spec.url.encode()).hexdigest()[:16]}"
+
 
 class LoginStore:
-    """The row of one principal's login to one server. The same name with another address is another server."""
+    """The row of one account's login to one server."""
 
-    def __init__(self, spec: ServerSpec, principal: str, rows: SecretRows) -> None:
+    def __init__(self, spec: ServerSpec, account: str, rows: SecretRows) -> None:
         self._rows = rows
         self._server = spec.name
         self._claimed_until = 0
-        address = hashlib.sha256(spec.url.encode()).hexdigest()[:16]
-        self._name = f"{principal}\n{spec.name}\n{address}"
+        self._name = f"{beginning_of(account)}{ending_of(spec)}"
 
     async def read(self) -> Login | None:
         body = await self._rows.read(KIND, self._name)

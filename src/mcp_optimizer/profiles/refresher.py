@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog
 from mcp_optimizer.catalog.tool_forms import ToolForms
@@ -95,6 +95,12 @@ class ListRefresher:
         await self._making.close()
         await self._storing.settled()
         self._written.close()
+
+    def listing(self, tool: CatalogTool, presentation: Presentation) -> dict[str, Any]:
+        """A registered tool, for a caller whose own server lists it otherwise than those of other callers."""
+        entry = dict(self._forms.listing(tool, presentation.dialect))
+        entry.pop("outputSchema", None)
+        return entry
 
     async def listed(self, profile: ProfileName, presentation: Presentation) -> Registered:
         """The tools of a profile; waits briefly for servers that are still starting."""

@@ -71,6 +71,7 @@ class OwnTools:
         return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        await self._gateway.arrived(caller)
         server, offset = self._text(arguments, "server") or None, number_in(arguments, "offset") or 0
         self._gateway.permissions.take_turn(caller)
         # In a thread: a page has a hundred definitions to unpack, and their tokens to count.

@@ -21,6 +21,7 @@ from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
+from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.config.known_clients.table import habits_of
@@ -198,6 +199,7 @@ class _Answers:
         caller = self._caller(ctx)
         if self._options.transparent:
             await self._relay.first_start.tools()
+            await self._relay.first_start.own(caller)
             snapshot, show = await self._gateway.seen_by(caller), self._gateway.definition
             # In a thread: reading a page of a thousand definitions would delay other calls.
             seen = snapshot.callable if shows_pages(caller) else snapshot.running
@@ -277,7 +279,16 @@ class _Answers:
         view = await self._gateway.seen_by(caller)
         if view is self._gateway.snapshot:
             return definitions
-        return tuple(definition for definition in definitions if definition["name"] in view.by_name)
+        return tuple(
+            self._as_seen(definition, view, ctx) for definition in definitions if definition["name"] in view.by_name
+        )
+
+    def _as_seen(self, definition: dict[str, Any], view: Snapshot, ctx: Context) -> dict[str, Any]:
+        """A definition, as the caller's own server lists it if it has one."""
+        tool = view.by_name[definition["name"]]
+        if self._refresher is None or not view.is_own(tool.server):
+            return definition
+        return self._refresher.listing(tool, self._presentation(ctx))
 
     def _presentation(self, ctx: Context) -> Presentation:
         habits = habits_of(client_name(ctx))

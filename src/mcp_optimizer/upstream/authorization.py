@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,26 @@ class Authorization(Protocol):
         """Wait until a person has logged in."""
         ...
 
+    async def has_another(self) -> bool:
+        """Whether a person has logged in since the last login was missing or refused."""
+        ...
+
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
         """Offer a login that can be made while the context is open."""
         ...
 
 
-Authorize = Callable[[ServerSpec], Authorization | None]
-"""Returns the authorization for a server; None if it needs none."""
+AuthorizeOne = Callable[[ServerSpec], Authorization | None]
+"""Returns one caller's authorization for a server; None if it needs none."""
 
 
-def no_authorization(_spec: ServerSpec) -> Authorization | None:
+class Authorize(Protocol):
+    """Returns a caller's authorization for a server; None if it needs none."""
+
+    def __call__(self, spec: ServerSpec, principal: Principal = LOCAL_PRINCIPAL) -> Authorization | None: ...
+
+
+def no_authorization(spec: ServerSpec, principal: Principal = LOCAL_PRINCIPAL) -> Authorization | None:
     """Send only the headers of the server's entry."""
+    del spec, principal
     return None

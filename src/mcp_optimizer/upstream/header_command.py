@@ -94,6 +94,10 @@ class HeaderCommand:
         """Wait forever: the command provides the headers, so no person logs in."""
         await anyio.sleep_forever()
 
+    async def has_another(self) -> bool:
+        """Never: no person logs in."""
+        return False
+
     async def _run(self) -> None:
         """Run the command, or share the result of a run that finished while this one waited for its turn."""
         seen = self._runs

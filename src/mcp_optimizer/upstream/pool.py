@@ -3,14 +3,14 @@
 No server waits for another. Changes (a server is up, its tools changed, it died) go to listeners at once, in the event
 loop, as frozen values (`reporting`). A server whose entry changed starts after the process of the former entry has
 ended, because many servers hold a lock or a port. All clients share one session with each server, except where that
-would mix up their calls: see `client_sessions`. Called by the gateway and the catalog.
+would mix up their calls (`client_sessions`), and with entries that act as each caller (`own_servers`). Called by the
+gateway and the catalog.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,13 +19,17 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Start
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallNotWaiting, ConfigurationError, ServerUnavailable, UpstreamError, listed, quoted
 from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.authorization import Authorize, no_authorization
 from mcp_optimizer.upstream.client_sessions import OnlyClient
+from mcp_optimizer.upstream.lifetimes import ServerLifetime, begin_serving
+from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.own_servers import OwnServers
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls, Request
 from mcp_optimizer.upstream.questions import can_be_asked
 from mcp_optimizer.upstream.reporting import ServerLog, ServerNews
@@ -67,72 +71,6 @@ class UnsettledServers:
                     await self._is_over.wait()
 
 
-logger = logging.getLogger(__name__)
-
-_STARTS_IN_ONE_TURN = 20
-
-
-async def begin_serving(serving: Iterable[Callable[[], Coroutine[Any, Any, None]]], tasks: anyio.abc.TaskGroup) -> None:
-    """Start these tasks, a few per iteration of the event loop. Starting thousands at once would block everything else
-    for a third of a second, and a hundred for a tenth of a second while other threads work.
-    """
-    for number, serve in enumerate(serving, 1):
-        tasks.start_soon(serve)
-        if number % _STARTS_IN_ONE_TURN == 0:
-            await asyncio.sleep(0)
-
-
-class ServerLifetime:
-    """One server from its start to its end. `serve` runs as a task of the pool; `end` lets its calls finish, then ends
-    only this server.
-    """
-
-    def __init__(self, server: Supervisor, pause: float, before: ServerLifetime | None = None) -> None:
-        """`pause`: seconds before a supervisor that failed because of our own bug is restarted. `before`: the server to
-        wait for.
-        """
-        self.server = server
-        self._pause = pause
-        self._before = before
-        self._scope: anyio.CancelScope | None = None
-        self._is_ending = False
-        self.ended = asyncio.Event()
-
-    async def serve(self) -> None:
-        try:
-            if self._before is not None:
-                await self._before.ended.wait()
-                self._before = None
-            if self.server.can_run and not self._is_ending:
-                # Ended through this scope: cancelling the task from outside would interrupt the shielded end of its
-                # child process. Created here, because a scope needs an event loop, which may not exist before.
-                with anyio.CancelScope() as self._scope:
-                    await self._keep_alive()
-        finally:
-            self.ended.set()
-
-    async def end(self, seconds: float) -> None:
-        """End the server after its calls in progress; calls that take longer than `seconds` get an error."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.server.admission.emptied()
-        self.server.interrupt()
-        self._is_ending = True
-        if self._scope is not None:
-            self._scope.cancel()
-        await self.server.own.close()
-        await self.ended.wait()
-
-    async def _keep_alive(self) -> None:
-        """Run the supervisor, and restart it after a bug of ours, which must not reach other servers of the pool."""
-        while True:
-            try:
-                await self.server.run()
-            except Exception:
-                logger.exception("Server %s: its supervisor failed; restarting it", self.server.state.name)
-                await asyncio.sleep(self._pause)
-
-
 @dataclass(frozen=True)
 class AppliedEntries:
     """The effect of applying new entries, by server name."""
@@ -160,7 +98,7 @@ class UpstreamPool:
         who calls. `recall` has what is known of servers that need not start before they are needed.
         """
         self._recall: Recall | None = recall
-        self._reach = one_by_one(connect or connecting(authorize, network=options.network), options.pacer)
+        self._connect = connect
         self._authorize = authorize
         self._options = options
         self._news = news or ServerNews()
@@ -171,7 +109,9 @@ class UpstreamPool:
         self._ending: set[ServerLifetime] = set()
         """Servers that were changed or removed, until their processes have ended."""
         self._last_ending: dict[str, ServerLifetime] = {}
+        self._own = OwnServers(self._begin_own, lambda term: self._end(term, "It was not used for long"))
         self._terms = {spec.name: self._term(spec) for spec in specs}
+        self._by_caller: Sequence[ServerSpec] | None = None
         # An entry that is added later starts at once: the person who adds it wants to see whether it runs.
         self._recall = None
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -199,8 +139,8 @@ class UpstreamPool:
 
     async def drained(self, timeout: float) -> None:
         """Accept no more calls, and wait until those in progress have ended, or until the time is up."""
-        for term in self._terms.values():
-            term.server.take_no_more()
+        for server in self._everybody():
+            server.take_no_more()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 for admission in self.admissions():
@@ -210,19 +150,80 @@ class UpstreamPool:
         # One scope for all servers, cancelled from inside: cancelling a task from outside would interrupt the shielded
         # end of its child process.
         async with anyio.create_task_group() as self._tasks:
-            await begin_serving([term.serve for term in self._terms.values()], self._tasks)
+            await begin_serving([term.serve for term in (*self._terms.values(), *self._own)], self._tasks)
             await self._stopping.wait()
             self._tasks.cancel_scope.cancel()
 
     def _everybody(self) -> Iterator[Supervisor]:
-        """All servers, including those that are ending."""
-        for term in (*self._terms.values(), *self._ending):
+        """All servers, including callers' own, and those that are ending."""
+        for term in (*self._terms.values(), *self._own, *self._ending):
             yield term.server
 
     def _server(self, name: str) -> Supervisor:
         if name not in self._terms:
             raise ServerUnavailable(name, f"There is no server {quoted(name)} any more: its entry was removed.")
         return self._terms[name].server
+
+    def _serving(self, name: str, principal: Principal) -> Supervisor:
+        """The server that answers this caller: its own, if the entry acts as each caller."""
+        shared = self._server(name)
+        if not self._terms[name].is_face or not shared.can_run or self._stopping.is_set():
+            return shared
+        return self._own.of(shared.spec, principal)
+
+    # Entries that act as each caller.
+
+    @property
+    def by_caller(self) -> Sequence[ServerSpec]:
+        """The entries that act as each caller, and can be used. Asked for by every request."""
+        if self._by_caller is None:
+            terms = self._terms.values()
+            self._by_caller = tuple(term.server.spec for term in terms if term.is_face and term.server.can_run)
+        return self._by_caller
+
+    def open_own(self, server: str, principal: Principal) -> None:
+        """Start a caller's own server, unless it has one; returns at once."""
+        self._serving(server, principal)
+
+    def close_own(self, server: str, principal: Principal) -> None:
+        """End a caller's own server, because the caller has logged out; returns at once."""
+        if (term := self._own.take(server, principal.id)) is not None:
+            self._end(term, f"There is no login to {server!r} any more")
+
+    def show(self, server: str, listing: Listing, instructions: str) -> None:
+        """Show what callers' own servers list together."""
+        if server in self._terms and self._terms[server].is_face:
+            self._terms[server].server.show(listing, instructions)
+
+    def _is_face(self, spec: ServerSpec) -> bool:
+        return spec.auth.per_caller and not self._options.has_one_caller
+
+    def _begin_own(self, spec: ServerSpec, principal: Principal) -> ServerLifetime:
+        changed, noticed = partial(self._news.own_changed, principal), partial(self._news.own_noticed, principal)
+        # Whatever the entry says: five hundred callers' servers do not start with the gateway.
+        spec = replace(spec, start=Start.ON_DEMAND)
+        server = Supervisor(
+            spec,
+            self._options,
+            self._client_info,
+            changed,
+            noticed,
+            self._only_client,
+            self._parked,
+            self._reach(principal),
+            self._authorize(spec, principal),
+            self._logs[spec.name],
+            is_own=True,
+        )
+        changed(server.state)
+        term = ServerLifetime(server, self._options.longest_pause)
+        if self._tasks is not None:
+            self._tasks.start_soon(term.serve)
+        return term
+
+    def _reach(self, principal: Principal) -> Connect:
+        authorize = partial(self._authorize, principal=principal)
+        return one_by_one(self._connect or connecting(authorize, network=self._options.network), self._options.pacer)
 
     # New entries.
 
@@ -245,6 +246,7 @@ class UpstreamPool:
         for name in added:
             self._begin(self._term(wanted[name]))
         self._terms = {name: self._terms[name] for name in wanted}
+        self._by_caller = None
         other = frozenset(changed)
         return AppliedEntries(
             tuple(added), tuple(removed), tuple(changed), tuple(name for name in there if name not in other)
@@ -259,15 +261,16 @@ class UpstreamPool:
             self._logs[name].happened("is restarted on request")
             self._replace(name, server.spec, f"The server {name!r} was restarted")
 
-    def wake(self, name: str) -> None:
-        """Start a server that rests, because it is needed; returns at once."""
+    def wake(self, name: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
+        """Start a server that rests, because a caller needs it; returns at once."""
         if name in self._terms:
-            self._terms[name].server.wake()
+            self._serving(name, principal).wake()
 
     def list_again(self, name: str) -> None:
         """Have a server's tools and skills listed again, because they are not what was listed; returns at once."""
         if name in self._terms:
-            self._terms[name].server.list_again()
+            for server in (self._terms[name].server, *self._own.of_entry(name)):
+                server.list_again()
 
     def log(self, name: str) -> list[str]:
         """The last lines of a server's stderr, and what happened to it; oldest first, without its secrets."""
@@ -286,6 +289,8 @@ class UpstreamPool:
         if spec.of_session == before.spec.of_session:
             self._logs[name].happened("its entry changed; it goes on running")
             before.adapt(spec)
+            for own in self._own.of_entry(name):
+                own.adapt(replace(spec, start=Start.ON_DEMAND))
             return
         self._logs[name].happened("its entry changed")
         if replace(spec.of_session, disabled=False) != replace(before.spec.of_session, disabled=False):
@@ -314,25 +319,30 @@ class UpstreamPool:
             self._news.noticed,
             self._only_client,
             self._parked,
-            self._reach,
-            self._authorize(spec),
+            self._reach(LOCAL_PRINCIPAL),
+            None if self._is_face(spec) else self._authorize(spec),
             log,
             before.server if before is not None else None,
             self._recall,
         )
-        return ServerLifetime(server, self._options.longest_pause, self._last_ending.get(spec.name))
+        ending = self._last_ending.get(spec.name)
+        return ServerLifetime(server, self._options.longest_pause, ending, is_face=self._is_face(spec))
 
     def _begin(self, term: ServerLifetime) -> None:
         self._terms[term.server.spec.name] = term
+        self._by_caller = None
         self._changed(term.server.state)
         if self._tasks is not None:
             self._tasks.start_soon(term.serve)
 
     def _end(self, term: ServerLifetime, why: str) -> None:
+        for own in self._own.take_out(term.server.spec.name) if term.is_face else ():
+            self._end(own, why)
         term.server.retire(why)
         if self._tasks is not None:
             self._ending.add(term)
-            self._last_ending[term.server.spec.name] = term
+            if not term.server.is_own:
+                self._last_ending[term.server.spec.name] = term
             self._tasks.start_soon(self._ended, term)
 
     async def _ended(self, term: ServerLifetime) -> None:
@@ -355,13 +365,13 @@ class UpstreamPool:
         self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL
     ) -> Coroutine[Any, Any, dict[str, Any]]:
         """Send one request to a running server, under its deadline; returns the raw result."""
-        return self._server(server).request(method, params, caller)
+        return self._serving(server, caller.principal).request(method, params, caller)
 
     async def task_result(
         self, server: str, params: dict[str, Any], task: dict[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """The result of a task that answered a call of a tool, for a client that cannot ask for it."""
-        return await self._server(server).task_result(params, task, caller)
+        return await self._serving(server, caller.principal).task_result(params, task, caller)
 
     async def answer_here(
         self,
@@ -398,13 +408,13 @@ class UpstreamPool:
         """The parked call that a client's answers continue, if any; raises the call's error if it failed meanwhile."""
         return self._parked.find(caller)
 
-    async def watch_resource(self, server: str, uri: str) -> None:
+    async def watch_resource(self, server: str, uri: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
         """Report changes of a resource through the news, also after the server was restarted."""
-        await self._server(server).watch(uri)
+        await self._serving(server, principal).watch(uri)
 
-    async def unwatch_resource(self, server: str, uri: str) -> None:
+    async def unwatch_resource(self, server: str, uri: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
         if server in self._terms:
-            await self._server(server).unwatch(uri)
+            await self._serving(server, principal).unwatch(uri)
 
     def client_connected(self, client: Callable[[], ClientLink]) -> None:
         """The one client of a gateway on stdio has introduced itself."""

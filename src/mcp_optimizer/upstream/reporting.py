@@ -20,6 +20,7 @@ from mcp_optimizer.config.serverfile.redaction import Redactor
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.hidden_text import with_hidden_shown
+from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
@@ -35,12 +36,20 @@ OnGone = Callable[[str], None]
 """Called when a server was removed, or its name now means another server: everything known about it is void."""
 OnServerNotice = Callable[[str, str, Mapping[str, Any]], None]
 """Called with a server's notification for all clients: server, method, params."""
+OnOwnState = Callable[[Principal, UpstreamState], None]
+"""Called when the state of a caller's own server changes."""
+OnOwnNotice = Callable[[Principal, str, str, Mapping[str, Any]], None]
+"""Called with a notification of a caller's own server, for that caller's clients alone."""
 
 
 class ServerNews:
-    """Calls listeners when a server is added, changes or is removed, and for its notifications to all clients."""
+    """Calls listeners when a server is added, changes or is removed, and for its notifications to all clients. What
+    happens to a caller's own server goes to other listeners.
+    """
 
     def __init__(self) -> None:
+        self._on_own_state: list[OnOwnState] = []
+        self._on_own_notice: list[OnOwnNotice] = []
         self._on_state: list[OnState] = []
         self._on_notice: list[OnServerNotice] = []
         self._on_gone: list[OnGone] = []
@@ -55,6 +64,21 @@ class ServerNews:
             self._on_gone.append(on_gone)
         if on_notice is not None:
             self._on_notice.append(on_notice)
+
+    def listen_to_own(self, on_state: OnOwnState | None = None, on_notice: OnOwnNotice | None = None) -> None:
+        """Add listeners for callers' own servers, which are called after the existing ones."""
+        self._on_own_state += [on_state] if on_state is not None else []
+        self._on_own_notice += [on_notice] if on_notice is not None else []
+
+    def own_changed(self, principal: Principal, state: UpstreamState) -> None:
+        for listener in self._on_own_state:
+            with _failing_alone(state.name):
+                listener(principal, state)
+
+    def own_noticed(self, principal: Principal, server: str, method: str, params: Mapping[str, Any]) -> None:
+        for listener in self._on_own_notice:
+            with _failing_alone(server):
+                listener(principal, server, method, params)
 
     def changed(self, state: UpstreamState) -> None:
         for listener in self._on_state:

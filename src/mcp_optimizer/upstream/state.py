@@ -33,6 +33,10 @@ class PoolOptions:
     """How long calls in progress may continue after their server's entry was changed or removed."""
     has_one_client: bool = False
     """Whether the gateway serves a single client, as on stdio, which then owns every session."""
+    has_one_caller: bool = True
+    """Whether everybody who calls is the same person, as on stdio, so that entries that act as each caller have one
+    session like all others.
+    """
     limits: Limits = field(default_factory=Limits)
     """The limits on what one server may send."""
     parking: ParkingLimits = field(default_factory=ParkingLimits)

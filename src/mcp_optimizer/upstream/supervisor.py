@@ -25,7 +25,7 @@ from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.errors import CallInterrupted, CallLost, ServerUnavailable, UpstreamError
+from mcp_optimizer.errors import CallInterrupted, CallLost, LoginRequired, ServerUnavailable, UpstreamError
 from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.runtime.logs import frames
 from mcp_optimizer.upstream.admission import Admission
@@ -49,7 +49,7 @@ from mcp_optimizer.upstream.reporting import OnServerNotice, OnState, ServerLog,
 from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.server_calls import LoginInCall, ServerCalls, with_input
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
-from mcp_optimizer.upstream.state import PoolOptions, Recall, UpstreamState
+from mcp_optimizer.upstream.state import KnownServer, PoolOptions, Recall, UpstreamState
 from mcp_optimizer.upstream.transports.connecting import Connect, TransportChoice, connected
 
 _HEALTHY_AFTER = 60.0
@@ -107,10 +107,14 @@ class Supervisor:
         log: ServerLog | None = None,
         before: Supervisor | None = None,
         recall: Recall | None = None,
+        *,
+        is_own: bool = False,
     ) -> None:
         """`before` had the same name: what clients watch, and the number of restarts, is taken over from it. `recall`
-        has what is known of servers from before: one of which enough is known rests until it is needed.
+        has what is known of servers from before: one of which enough is known rests until it is needed. `is_own`: it
+        belongs to one caller, whose calls wait for it, and ask for the login that it lacks.
         """
+        self.is_own = is_own
         self._spec = spec
         self._connect = connect
         self._authorization = authorization
@@ -134,7 +138,7 @@ class Supervisor:
         self._closing = ""
         self._is_stopped = False
         self._recall = recall if before is None else None
-        self._demand = Demand(self._idle_timeout, self._is_in_use)
+        self._demand = Demand(self._idle_timeout, lambda: self.is_in_use)
         self._rests = False
         """Whether the session ends because nothing needs it."""
         self._decided = asyncio.Event()
@@ -176,7 +180,9 @@ class Supervisor:
         if self.state.status is ServerStatus.RESTING and not self._closing:
             self._standing.wake()
 
-    def _is_in_use(self) -> bool:
+    @property
+    def is_in_use(self) -> bool:
+        """Whether something depends on the session at this moment."""
         calls = self.admission.under_way or self.admission.waiting
         return bool(calls or self.watched or self.own.opened() or self._parked.has_of(self._spec.name))
 
@@ -240,11 +246,11 @@ class Supervisor:
 
     async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
         """The shared session, or the client's own if the server could not otherwise know which client it talks to."""
-        if self._session is None and self.state.is_resting and not self._closing:
-            self.wake()
-            await self._decided.wait()
+        if self._session is None and not self._closing:
+            await self._come_up()
         shared = self._session
         if shared is None:
+            self._refuse_without_login()
             raise ServerUnavailable(
                 self._spec.name,
                 f"The server {self._spec.name!r} is not running ({self.state.reason or self.state.status}). "
@@ -268,6 +274,27 @@ class Supervisor:
             self.own.leave(key)
             return shared
         return own or shared
+
+    async def _come_up(self) -> None:
+        """Start a server that rests, and wait for one that starts for this caller. Raises LoginRequired."""
+        if self.is_own and self.state.status is ServerStatus.LOGIN_NEEDED:
+            if self._authorization is None or not await self._authorization.has_another():
+                self._refuse_without_login()
+            if self.state.status is ServerStatus.LOGIN_NEEDED:
+                # The login was made a moment ago: the start that follows it decides.
+                self._decided.clear()
+        elif not (self.state.is_resting or (self.is_own and self.state.status is ServerStatus.STARTING)):
+            return
+        self.wake()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._options.start_timeout):
+                await self._decided.wait()
+
+    def _refuse_without_login(self) -> None:
+        """Raises LoginRequired, if that is why a caller's own server does not run."""
+        if self.is_own and self.state.status is ServerStatus.LOGIN_NEEDED:
+            name, reason = self._spec.name, self.state.reason
+            raise LoginRequired(name, f"The server {name!r} did not take the call: {reason}.")
 
     @asynccontextmanager
     async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
@@ -305,6 +332,18 @@ class Supervisor:
             await self._session.unwatch_resource(uri, self._timeout)
 
     # Life cycle.
+
+    async def show_only(self) -> None:
+        """In place of `run`, for an entry that acts as each caller: no session, only what callers' servers list."""
+        recall, self._recall = self._recall, None
+        known = await recall(self._spec) if recall is not None else None
+        if self.state.status is ServerStatus.STARTING:
+            self._standing.rest(known or KnownServer(0))
+        await asyncio.Event().wait()
+
+    def show(self, listing: Listing, instructions: str) -> None:
+        """Show what callers' own servers list together."""
+        self._standing.change(status=ServerStatus.RUNNING, listing=listing, instructions=instructions, reason="")
 
     async def run(self) -> None:
         """Start, watch, restart, and rest while nothing needs it; until cancelled."""
@@ -349,6 +388,7 @@ class Supervisor:
         self._down(failure, is_restarting=False)
         restarts.warning("Server %s: %s.", self._spec.name, self.state.reason.rstrip("."))
         await authorization.until_login()
+        self._decided.clear()
         self._standing.change(status=ServerStatus.STARTING)
 
     async def _live_once(self, started: float) -> tuple[Failure, bool]:

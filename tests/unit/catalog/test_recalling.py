@@ -191,7 +191,7 @@ async def test_a_call_waits_for_a_bounded_time_and_then_says_that_the_server_is_
     await listed_before(path, NOTE)
     async with started(path, STARTING) as catalog:
         with pytest.raises(StillStarting, match="The server 'notes' is still starting"):
-            await StartingServers(catalog, lambda _server: None, call_patience=0.05).until_up("notes")
+            await StartingServers(catalog, lambda _server, _caller: None, call_patience=0.05).until_up("notes")
 
 
 async def test_a_thousand_servers_are_recalled_in_one_reading(path: Path) -> None:

@@ -27,7 +27,7 @@ ACTIONS = ["/callers/new", "/callers/revoke", "/trust/x/approve", "/trust/x/rese
 ACTIONS += ["/servers", "/servers/undo", "/servers/x/enable", "/servers/x/disable", "/servers/x/restart"]
 ACTIONS += ["/servers/x/remove", "/tools/no/such"]
 OPEN = ["/static/style.css", "/health", "/ready"]
-ELSEWHERE = ["/mcp", "/events", "/logins/callback", "/logins/set-out", "/enter"]
+ELSEWHERE = ["/mcp", "/events", "/mine", "/logins/callback", "/logins/set-out", "/enter"]
 """Tested where they are about something else."""
 
 

@@ -70,7 +70,7 @@ async def test_waiting_ends_after_a_while_whatever_the_server_does() -> None:
     async def never(_: Snapshot) -> bool:
         return False
 
-    assert await asyncio.wait_for(StartingServers(catalog, lambda _server: None, 0.05).wait(view, never), 5)
+    assert await asyncio.wait_for(StartingServers(catalog, lambda _server, _caller: None, 0.05).wait(view, never), 5)
 
 
 async def test_the_tokenizer_is_loaded_while_the_server_starts_and_never_by_the_event_loop() -> None:

@@ -65,7 +65,7 @@ class Provided:
         return [request.content.decode() for request in self.asked if request.method == "POST"]
 
 
-def offer_nothing(_spec: ServerSpec) -> Any:
+def offer_nothing() -> Any:
     raise AssertionError("nobody is asked")
 
 

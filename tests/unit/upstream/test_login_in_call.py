@@ -68,6 +68,9 @@ class Logins:
 
     async def until_login(self) -> None: ...
 
+    async def has_another(self) -> bool:
+        return False
+
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
         return self._open()
 

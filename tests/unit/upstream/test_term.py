@@ -7,7 +7,7 @@ import itertools
 
 import anyio
 
-from mcp_optimizer.upstream.pool import begin_serving
+from mcp_optimizer.upstream.lifetimes import begin_serving
 
 
 async def test_thousands_of_servers_do_not_begin_in_one_turn_of_the_loop() -> None:

@@ -34,6 +34,7 @@ from mcp_optimizer.domain.pins import (
     ServerPin,
     ToolChange,
     TrustMode,
+    entry_of_pins,
     read_of,
 )
 from mcp_optimizer.domain.tools import Definition
@@ -79,7 +80,7 @@ class PinKeeper:
 
     async def admit(self, state: UpstreamState) -> Admitted:
         """The part of a server's listing that may be used. Waits until the database is open, or failed to open."""
-        mode, said = self._modes.get(state.name, TrustMode.OFF), read_of(state.instructions)
+        mode, said = self._mode(state.name), read_of(state.instructions)
         definitions: Sequence[Definition] = state.listing.tools
         if mode is TrustMode.OFF:
             return Admitted(definitions, instructions=said)
@@ -116,7 +117,7 @@ class PinKeeper:
         Nothing is written: what a server listed once must not become its baseline.
         """
         tools, said = state.listing.tools, read_of(state.instructions)
-        if self._modes.get(state.name, TrustMode.OFF) is not TrustMode.BLOCK:
+        if self._mode(state.name) is not TrustMode.BLOCK:
             return Admitted(tools, instructions=said)
         store, pins = await self._approved(state.name)
         if store is None or pins.approved is None:
@@ -131,7 +132,7 @@ class PinKeeper:
         """Why a skill that is not in its server's list in this form may not be used; None if it may. A new or changed
         one waits for approval, as if it had been listed.
         """
-        if self._modes.get(state.name, TrustMode.OFF) is not TrustMode.BLOCK:
+        if self._mode(state.name) is not TrustMode.BLOCK:
             return None
         name = definition.name
         async with self._turns[state.name]:
@@ -180,10 +181,14 @@ class PinKeeper:
         """The treatment of changed tools, by server."""
         return self._modes
 
+    def _mode(self, name: str) -> TrustMode:
+        """The treatment of what is pinned under a name: that of its server."""
+        return self._modes.get(name) or self._modes.get(entry_of_pins(name), TrustMode.OFF)
+
     def use_modes(self, modes: Mapping[str, TrustMode]) -> None:
         """The servers or their modes changed; use these from now on."""
         before, self._modes = self._modes, modes
-        for server in [server for server in self._marks if server not in modes]:
+        for server in [name for name in self._marks if name not in modes and entry_of_pins(name) not in modes]:
             del self._marks[server]
         for server, mode in modes.items():
             if before.get(server, mode) is not mode:

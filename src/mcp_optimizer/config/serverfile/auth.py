@@ -179,10 +179,11 @@ _KINDS = {"none": AuthKind.NONE, "oauth": AuthKind.OAUTH, "client_credentials": 
 _WRITE_A_KIND = 'write "none", "oauth" or "client_credentials"'
 _PKCE = {"strict": False, "assume": True}
 _PRINCIPALS = {"shared": False, "caller": True}
+_BEFORE_LOGIN = {"hide": False, "list": True}
 _ALGORITHMS = frozenset("ES256 ES384 ES512 RS256 RS384 RS512 PS256 PS384 PS512 EdDSA".split())
 _OF_AUTH = frozenset(
     "type client_id client_secret client_secret_env client_secret_file private_key_file algorithm scopes scope issuer "
-    "resource client_metadata_url callback_port pkce principal".split()
+    "resource client_metadata_url callback_port pkce principal before_login".split()
 )
 _OF_OAUTH = frozenset(
     "enabled client_id client_secret scopes scope issuer resource client_metadata_url callback_port".split()
@@ -214,6 +215,7 @@ def login(entry: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
         callback_port=given.port("callback_port"),
         assumes_pkce=_PKCE.get(given.choice("pkce", _PKCE), False),
         per_caller=_PRINCIPALS.get(given.choice("principal", _PRINCIPALS), False),
+        lists_before_login=_BEFORE_LOGIN.get(given.choice("before_login", _BEFORE_LOGIN), False),
         headers_command=_headers_command(entry),
     )
     _refuse_unusable(spec, is_ours=entry.get("auth") is not None)

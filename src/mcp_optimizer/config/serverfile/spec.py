@@ -54,6 +54,8 @@ class AuthSpec:
     """The authorization server supports PKCE without announcing it."""
     per_caller: bool = False
     """Each caller logs in separately; otherwise one login serves all."""
+    lists_before_login: bool = False
+    """A caller that has not logged in finds the tools that others are listed."""
     headers_command: str = field(default="", repr=False)
     """A command that prints headers as JSON, used instead of a login."""
 

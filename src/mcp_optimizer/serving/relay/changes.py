@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcp_optimizer.access.audit.recording import recording, used_by
 from mcp_optimizer.access.audit.trail import AuditTrail
+from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -45,7 +46,8 @@ _LISTS: dict[str, ServerEvent] = {
     "resources": ResourcesListChanged(),
 }
 
-Watch = Callable[[str, str], Awaitable[None]]
+Watch = Callable[..., Awaitable[None]]
+"""Called with a server and a URI there, and with the caller if it is the caller's own server."""
 
 
 class Changes:
@@ -55,32 +57,35 @@ class Changes:
         self._bus = bus
         self._clients = clients
         self._tasks = BackgroundTasks(logger, "Cannot announce a change")
-        self._announcing: set[str] = set()
-        self._ready: dict[str, asyncio.Task[None]] = {}
+        self._announcing: set[tuple[str, str]] = set()
+        self._ready: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    def announce(self, kind: str, ready: Coroutine[Any, Any, None] | None = None) -> None:
-        """Announce a changed list: tools, prompts or resources. `ready` completes when the new list is available."""
+    def announce(self, kind: str, ready: Coroutine[Any, Any, None] | None = None, whose: str = "") -> None:
+        """Announce a changed list: tools, prompts or resources. `ready` completes when the new list is available.
+        `whose`: the caller, by id, whose own server's list it is; empty: everybody's.
+        """
+        change = (kind, whose)
         if ready is not None:
             # Started at once, because the event that it waits for may happen before the changes are collected.
-            self._ready[kind] = self._tasks.spawn(ready)
-        if kind not in self._announcing:
-            self._announcing.add(kind)
-            self._tasks.spawn(self._announce(kind))
+            self._ready[change] = self._tasks.spawn(ready)
+        if change not in self._announcing:
+            self._announcing.add(change)
+            self._tasks.spawn(self._announce(kind, whose))
 
-    async def _announce(self, kind: str) -> None:
+    async def _announce(self, kind: str, whose: str) -> None:
         await asyncio.sleep(_TOGETHER)
-        while (ready := self._ready.pop(kind, None)) is not None:
+        while (ready := self._ready.pop((kind, whose), None)) is not None:
             await asyncio.wait({ready}, timeout=_PATIENCE)
             ready.cancel()
-        self._announcing.discard(kind)
-        await self._bus.publish(_LISTS[kind])
+        self._announcing.discard((kind, whose))
+        await self._bus.publish_to(whose, _LISTS[kind])
         for client in self._clients.connected():
-            client.outbox.put(f"notifications/{kind}/list_changed")
+            if whose in ("", client.whose):
+                client.outbox.put(f"notifications/{kind}/list_changed")
 
     async def updated(self, place: ResourcePlace) -> None:
         """Notify the clients that watch a changed resource, each by the URI that it asked for."""
-        server, own = place
-        await self._bus.publish(UpdatedAt(own, server))
+        await self._bus.publish(UpdatedAt(place.uri, place.server, place.whose))
         for client in self._clients.connected():
             for uri in [uri for uri, watched in client.watched.items() if watched == place]:
                 client.outbox.put("notifications/resources/updated", {"uri": uri})
@@ -94,12 +99,16 @@ class Watches:
         self._unwatch = unwatch
         self._most = limits.watched_resources
         self._watching: dict[ResourcePlace, int] = {}
+        self._callers: dict[ResourcePlace, Principal] = {}
 
-    async def begin(self, place: ResourcePlace) -> None:
+    async def begin(self, place: ResourcePlace, principal: Principal | None = None) -> None:
+        """`principal`: the caller whose own server it is."""
         if place not in self._watching:
             if len(self._watching) >= self._most:
                 raise InvalidRequest(f"Clients already subscribe to {self._most:,} resources, the maximum.")
-            await self._watch(*place)
+            await self._watch(place.server, place.uri, *([principal] if principal is not None else []))
+            if principal is not None:
+                self._callers[place] = principal
         self._watching[place] = self._watching.get(place, 0) + 1
 
     async def end(self, place: ResourcePlace) -> None:
@@ -108,8 +117,9 @@ class Watches:
         self._watching[place] -= 1
         if not self._watching[place]:
             del self._watching[place]
+            principal = self._callers.pop(place, None)
             try:
-                await self._unwatch(*place)
+                await self._unwatch(place.server, place.uri, *([principal] if principal is not None else []))
             except UpstreamError as error:
                 logger.debug("Cannot tell a server that a resource is no longer watched: %s", error)
 
@@ -125,8 +135,16 @@ class Subscriptions:
     """The resources that clients subscribe to."""
 
     def __init__(
-        self, watches: Watches, clients: Clients, places: Places, limits: Limits, trail: AuditTrail | None = None
+        self,
+        watches: Watches,
+        clients: Clients,
+        places: Places,
+        limits: Limits,
+        trail: AuditTrail | None = None,
+        is_own: Callable[[str], bool] = lambda _server: False,
     ) -> None:
+        """`is_own`: whether a server acts as each caller."""
+        self._is_own = is_own
         self._trail = trail
         self._watches = watches
         self._clients = clients
@@ -175,7 +193,7 @@ class Subscriptions:
             if isinstance(uris, list) and honoured != uris:
                 notifications = {**wanted, "resourceSubscriptions": honoured}
                 ctx = replace(ctx, params={**(ctx.params or {}), "notifications": notifications})
-            with listening(begun):
+            with listening(begun, self._clients.caller(ctx).principal.id):
                 return await call_next(ctx)
         finally:
             for _, place in begun:
@@ -188,16 +206,21 @@ class Subscriptions:
         for place in places:
             self._tasks.spawn(self._watches.end(place))
 
-    def changed(self, server: str, params: Mapping[str, Any]) -> ResourcePlace | None:
-        """The resource that a server reports as changed; None if no client watches it."""
-        own = params.get("uri")
-        return (server, own) if isinstance(own, str) and self._watches.has((server, own)) else None
+    def changed(self, server: str, params: Mapping[str, Any], whose: str = "") -> ResourcePlace | None:
+        """The resource that a server reports as changed; None if no client watches it. `whose`: the caller, by id,
+        whose own server reports it.
+        """
+        place = ResourcePlace(server, str(params.get("uri")), whose)
+        return place if self._watches.has(place) else None
 
     async def _watch(self, ctx: Context, uri: str) -> ResourcePlace:
         places = await self._places(ctx, uri)
         if not places:
             raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
-        with recording(self._trail, self._clients.caller(ctx), "resources/subscribe") as record:
-            record.about(places[0][0], used_by({"uri": uri}))
-            await self._watches.begin(places[0])
-        return places[0]
+        caller, (server, own) = self._clients.caller(ctx), places[0]
+        principal = caller.principal if self._is_own(server) else None
+        place = ResourcePlace(server, own, principal.id if principal is not None else "")
+        with recording(self._trail, caller, "resources/subscribe") as record:
+            record.about(server, used_by({"uri": uri}))
+            await self._watches.begin(place, principal)
+        return place

@@ -107,6 +107,8 @@ class Client:
     log_level: str | None = None
     watched: dict[str, ResourcePlace | None] = field(default_factory=dict)
     """The resources it subscribes to, by the URI it asked for; None while a subscription is being set up."""
+    whose: str = ""
+    """The caller, by id, that opened the connection."""
 
     def wants_logs(self, level: str) -> None:
         """Send the client log messages of this level and above from now on."""
@@ -218,7 +220,8 @@ class Clients:
         session = ctx.session
         outbox = Outbox(lambda method, params: _notify(session, method, params), self._most_waiting)
         name = client_name(ctx)
-        client = Client(_key_of(ctx, name), name, _declared(session), session, outbox)
+        whose = _principal_of(ctx.request.scope if is_http(ctx.request) else None).id
+        client = Client(_key_of(ctx, name), name, _declared(session), session, outbox, whose=whose)
         connection.state[_STATE_KEY] = client
         self._connected[id(client)] = client
         connection.exit_stack.callback(self._leave, client)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 from mcp.shared.uri_template import UriTemplate
@@ -112,11 +113,22 @@ def claiming(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
     return [server for server, holding in holdings.items() if holding.has_fitting(uri, None)]
 
 
-ResourcePlace = tuple[str, str]
-"""A server, and the URI of a resource there."""
+class ResourcePlace(NamedTuple):
+    """A resource: its server, its URI there, and whose own server it is, if the entry acts as each caller."""
+
+    server: str
+    uri: str
+    whose: str = ""
+
 
 Watched = tuple[str, ResourcePlace]
 """The URI that a client asked for, and the resource that it means for that client."""
+
+_LISTENER: ContextVar[str] = ContextVar("listener", default="")
+"""The caller that subscribes, by id."""
+
+_MEANT_FOR: ContextVar[str] = ContextVar("meant_for", default="")
+"""The caller whose clients an event is for; empty: all."""
 
 _WATCHED: ContextVar[frozenset[Watched]] = ContextVar("watched", default=frozenset())
 
@@ -126,30 +138,47 @@ class UpdatedAt(ResourceUpdated):
     """A changed resource; `uri` is the one at its server."""
 
     server: str
+    whose: str = ""
+
+    @property
+    def place(self) -> ResourcePlace:
+        return ResourcePlace(self.server, self.uri, self.whose)
 
 
 @contextmanager
-def listening(watched: Iterable[Watched]) -> Iterator[None]:
-    """Subscriptions made within this block watch these resources and no others."""
-    token = _WATCHED.set(frozenset(watched))
+def listening(watched: Iterable[Watched], whose: str = "") -> Iterator[None]:
+    """Subscriptions made within this block watch these resources and no others, and hear of the lists of this caller's
+    own servers.
+    """
+    token, listener = _WATCHED.set(frozenset(watched)), _LISTENER.set(whose)
     try:
         yield
     finally:
         _WATCHED.reset(token)
+        _LISTENER.reset(listener)
 
 
 class PlacedBus(InMemorySubscriptionBus):
-    """The SDK's bus, filtering changed resources by server as well as URI."""
+    """The SDK's bus, filtering changed resources by server as well as URI, and changed lists by caller."""
+
+    async def publish_to(self, whose: str, event: ServerEvent) -> None:
+        """Publish a changed list; if it is of a caller's own server, only to that caller's clients."""
+        token = _MEANT_FOR.set(whose)
+        try:
+            await self.publish(event)
+        finally:
+            _MEANT_FOR.reset(token)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        watched = _WATCHED.get()
+        watched, whose = _WATCHED.get(), _LISTENER.get()
 
         def placed(event: ServerEvent) -> None:
             if not isinstance(event, ResourceUpdated):
-                listener(event)
+                if _MEANT_FOR.get() in ("", whose):
+                    listener(event)
             elif isinstance(event, UpdatedAt):
                 for uri, place in watched:
-                    if place == (event.server, event.uri):
+                    if place == event.place:
                         listener(ResourceUpdated(uri))
 
         return super().subscribe(placed)

@@ -29,6 +29,21 @@ class ListMemory(Protocol):
     async def store_lists(self, state: UpstreamState, lists: Mapping[str, Sequence[Mapping[str, Any]]]) -> None: ...
 
 
+class SharedLists:
+    """A memory without the lists of callers' own servers, which are nobody else's. Stores nothing: the directory that
+    all callers share does.
+    """
+
+    def __init__(self, memory: ListMemory) -> None:
+        self._memory = memory
+
+    async def recall_lists(self, specs: Sequence[ServerSpec]) -> Mapping[str, Mapping[str, Any]]:
+        return await self._memory.recall_lists([spec for spec in specs if not spec.auth.per_caller])
+
+    async def store_lists(self, state: UpstreamState, lists: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        del state, lists
+
+
 class Remembered:
     """The last list of each kind of each server."""
 

@@ -22,6 +22,7 @@ from mcp_optimizer.access.audit.recording import recording, used_by
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.extensions import PAGE_SCHEME
+from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.gateway.app_pages import AppPages
 from mcp_optimizer.gateway.skills import Skills
@@ -30,10 +31,11 @@ from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.relay.changes import Changes, Subscriptions, Watches
 from mcp_optimizer.serving.relay.connected import Client, Clients, Context
+from mcp_optimizer.serving.relay.directories import Directories, FollowedDirectory
 from mcp_optimizer.serving.relay.directory import Allowed, Directory
 from mcp_optimizer.serving.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind, page
 from mcp_optimizer.serving.relay.places import PlacedBus
-from mcp_optimizer.serving.relay.remembered import ListMemory
+from mcp_optimizer.serving.relay.remembered import ListMemory, SharedLists
 from mcp_optimizer.serving.relay.wire import as_mcp_error, for_era, record_denial, renamed
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
@@ -67,7 +69,10 @@ class StartPatience(Protocol):
         Returns the seconds left for the list; None: as many as usual.
         """
 
-    async def until_up(self, server: str) -> None:
+    async def own(self, caller: Caller) -> None:
+        """Wait until the own servers of a caller that has just arrived have started."""
+
+    async def until_up(self, server: str, caller: Caller) -> None:
         """Wait for the starting server that a request concerns. Raises StillStarting."""
 
     async def tools(self) -> None:
@@ -78,6 +83,9 @@ Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 Permits = Callable[[Caller, str], bool]
 """Whether a caller may use a server's resources and prompts."""
+
+OwnStates = Callable[[Principal], Mapping[str, UpstreamState] | None]
+"""The servers as they are for a caller; None for a caller with no server of its own."""
 
 Hidden = Callable[[str, Allowed], str | None]
 """The server that an unresolved name refers to, if that server does not exist for the caller."""
@@ -108,6 +116,7 @@ class Relay:
         memory: ListMemory | None = None,
         pages: AppPages | None = None,
         skills: Skills | None = None,
+        own_states: OwnStates | None = None,
     ) -> None:
         """`permits` says which servers a caller may use; `name_question` makes ids for questions to legacy clients.
 
@@ -118,7 +127,12 @@ class Relay:
         `first_start` waits until servers are up, at the first start only: many clients ask immediately.
 
         `memory` stores what servers listed at earlier starts. `pages` and `skills`: which servers have which.
+
+        `own_states` has the servers as they are for a caller; None for a caller with no server of its own.
         """
+        self._own_states = own_states or (lambda _principal: None)
+        self._states = states
+        self._memory = memory
         self._pages = pages
         self._skills = skills
         self._pool = pool
@@ -131,7 +145,8 @@ class Relay:
         self.bus = bus = PlacedBus()
         self.clients = Clients(self._client_left, limits, name_question)
         self.changes = Changes(bus, self.clients)
-        self._directory = Directory(
+        self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
+        shared = Directory(
             states,
             lambda server, method, params: pool.call(server, method, params, LOCAL),
             limits,
@@ -139,13 +154,11 @@ class Relay:
             memory,
             self._owners,
         )
+        self._directories = Directories(FollowedDirectory(shared, self._told), self._make_own)
         watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
-        self._subscriptions = Subscriptions(watches, self.clients, self.places, limits, trail)
+        self._subscriptions = Subscriptions(watches, self.clients, self.places, limits, trail, self._is_own)
         self._telling_roots: dict[str, bool] = {}
         self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
-        self._running: dict[str, frozenset[str]] = {}
-        self._coming: set[str] = set()
-        self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
         self._handlers: dict[str, Handler] = {
             "prompts/list": lambda ctx, params: self._list(PROMPTS, ctx, params),
             "resources/list": lambda ctx, params: self._list(RESOURCES, ctx, params),
@@ -157,6 +170,32 @@ class Relay:
             "resources/unsubscribe": self._subscriptions.end,
             "logging/setLevel": self._set_level,
         }
+
+    def _make_own(self, principal: Principal) -> FollowedDirectory | None:
+        if self._own_states(principal) is None:
+            return None
+        caller = Caller(key=principal.id, principal=principal)
+        own = Directory(
+            lambda: self._own_states(principal) or self._states(),
+            lambda server, method, params: self._pool.call(server, method, params, caller),
+            self._limits,
+            lambda kind: self.changes.announce(kind, whose=principal.id),
+            SharedLists(self._memory) if self._memory is not None else None,
+            self._owners,
+        )
+        made = FollowedDirectory(own, self._told)
+        for state in (self._own_states(principal) or {}).values():
+            made.on_state(state)
+        return made
+
+    def _is_own(self, server: str) -> bool:
+        """Whether a server acts as each caller."""
+        state = self._states().get(server)
+        return state is not None and state.spec.auth.per_caller and self._own_states(LOCAL.principal) is not None
+
+    def _of(self, ctx: Context) -> FollowedDirectory:
+        """The directory with what exists for the client of a request."""
+        return self._directories.of(self.clients.caller(ctx).principal)
 
     def middleware(self, server_info: Callable[[], dict[str, Any]]) -> ServerMiddleware[Any]:
         """The middleware for the MCP server that identifies itself as `server_info`."""
@@ -186,6 +225,7 @@ class Relay:
 
     async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         self._client_connected(ctx)
+        await self.first_start.own(self.clients.caller(ctx))
         await self._watched_are_up(ctx)
         return await self._subscriptions.listen(ctx, call_next)
 
@@ -214,6 +254,7 @@ class Relay:
         """Answers from the raw request, which the gate has checked, with the raw result."""
         self._client_connected(ctx)
         try:
+            await self.first_start.own(self.clients.caller(ctx))
             if ctx.method not in _LISTS:
                 await self._until_up(ctx)
             return await handler(ctx, ctx.params or {})
@@ -227,13 +268,15 @@ class Relay:
     async def _until_up(self, ctx: Context) -> None:
         """Wait for the server that a request means; if that is unknown, for all servers in their first start."""
         awaited = await self._awaited(ctx, *_named(ctx.method, ctx.params or {}))
-        await (self.first_start.settled() if awaited is None else self.first_start.until_up(awaited))
+        caller = self.clients.caller(ctx)
+        await (self.first_start.settled() if awaited is None else self.first_start.until_up(awaited, caller))
 
     async def _awaited(self, ctx: Context, key: str, named: Any) -> str | None:
         """The starting server that a name or URI refers to; None if there is none."""
-        if not self._coming or not isinstance(named, str):
+        known = self._of(ctx)
+        if not known.coming or not isinstance(named, str):
             return None
-        find = self._directory.awaited_prompt if key == "name" else self._directory.awaited_resource
+        find = known.directory.awaited_prompt if key == "name" else known.directory.awaited_resource
         return await find(named, self._allowed(ctx))
 
     async def _watched_are_up(self, ctx: Context) -> None:
@@ -242,10 +285,11 @@ class Relay:
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
         awaited = set[str]()
         with contextlib.suppress(OptimizerError):
-            for uri in uris if isinstance(uris, list) and self._coming else []:
+            for uri in uris if isinstance(uris, list) and self._of(ctx).coming else []:
                 if (server := await self._awaited(ctx, "uri", uri)) is not None:
                     awaited.add(server)
-        await asyncio.gather(*map(self.first_start.until_up, awaited), return_exceptions=True)
+        up = partial(self.first_start.until_up, caller=self.clients.caller(ctx))
+        await asyncio.gather(*map(up, awaited), return_exceptions=True)
 
     def _owners(self, uri: str) -> Collection[str]:
         """The servers to which a URI belongs whatever is listed: those of its page or skill."""
@@ -255,9 +299,10 @@ class Relay:
 
     async def places(self, ctx: Context, uri: str) -> list[tuple[str, str]]:
         """Where the client of a request may read a URI: server and own URI, most likely first."""
-        places = await self._directory.resource(uri, self._allowed(ctx))
+        known = self._of(ctx).directory
+        places = await known.resource(uri, self._allowed(ctx))
         if not places:
-            self._record_denial(ctx, {"uri": uri}, self._directory.hidden_resource)
+            self._record_denial(ctx, {"uri": uri}, known.hidden_resource)
         return places
 
     def _record_denial(self, ctx: Context, named: Mapping[str, str], hidden: Hidden) -> None:
@@ -270,7 +315,7 @@ class Relay:
             record_denial(self._trail, self.clients.caller(ctx), method, named, server)
 
     async def _list(self, kind: ListingKind, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        known, allowed = self._directory, self._allowed(ctx)
+        known, allowed = self._of(ctx).directory, self._allowed(ctx)
         left = await self.first_start.lists(lambda: bool(known.unknown(kind, allowed)), known.recalled)
         if left is not None:
             known.give_up(kind, allowed)
@@ -281,9 +326,10 @@ class Relay:
     async def _get_prompt(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         name = params["name"]
         self._pool.parked(self.clients.caller(ctx))
-        place = await self._directory.prompt(name, self._allowed(ctx))
+        known = self._of(ctx).directory
+        place = await known.prompt(name, self._allowed(ctx))
         if place is None:
-            self._record_denial(ctx, {"name": name}, self._directory.hidden_prompt)
+            self._record_denial(ctx, {"name": name}, known.hidden_prompt)
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt {name!r}: see prompts/list")
         server, own = place
         return await self._pass(ctx, server, {"name": own})
@@ -321,14 +367,14 @@ class Relay:
     async def _complete(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         reference = params["ref"]
         key, asked = _named(ctx.method, params)
-        known = self._directory
+        known = self._of(ctx).directory
         find, hidden = (known.prompt, known.hidden_prompt) if key == "name" else (known.template, known.hidden_resource)
         place = await find(asked, self._allowed(ctx))
         if place is None:
             self._record_denial(ctx, {key: asked}, hidden)
             raise MCPError(types.INVALID_PARAMS, f"Nothing to complete: {asked!r} is not known")
         server, own = place
-        if server not in self._directory.providers("completions"):
+        if server not in known.providers("completions"):
             return {"completion": {"values": [], "hasMore": False}}
         return await self._pass(ctx, server, {"ref": {**reference, key: own}})
 
@@ -356,7 +402,7 @@ class Relay:
 
     def store_lists(self) -> None:
         """Store what servers listed, because the database was not available before."""
-        self._directory.store()
+        self._directories.shared.directory.store()
 
     def announce_tools(self) -> None:
         """Tell every client to fetch its list of tools again."""
@@ -369,38 +415,43 @@ class Relay:
                 self._tasks.spawn(self.changes.updated(place))
             return
         kind = method.removeprefix("notifications/").removesuffix("/list_changed")
-        if kind in ("prompts", "resources"):
-            self._directory.forget(server, kind)
+        for known in self._directories:
+            known.on_notice(server, kind)
         self._announce({kind} & self._told)
 
     def on_state(self, state: UpstreamState) -> None:
-        """A server came or went, and its lists with it."""
-        is_running = state.is_available
-        has = frozenset(state.capabilities) & self._told if is_running else frozenset[str]()
-        if self._running.get(state.name) != has or not is_running:
-            self._directory.forget(state.name)
-        self._directory.follow(state)
-        self._announce(self._running.get(state.name, frozenset()) ^ has)
-        self._running[state.name] = has
-        if state.is_coming and not state.is_resting:
-            self._coming.add(state.name)
-        elif state.name in self._coming:
-            self._coming.discard(state.name)
-            # Entries from an earlier start may have been sent to clients, and are gone now.
-            gone = {kind for kind in ("prompts", "resources") if self._directory.remembers(state.name, kind)}
-            self._announce(({"tools"} | gone) & self._told - has)
+        """A server came or went, and its lists with it. A caller's own server is in no directory but the caller's."""
+        for known in self._directories:
+            if known is self._directories.shared:
+                self._announce(known.on_state(state))
+            elif not state.spec.auth.per_caller:
+                known.on_state(state)
 
     def on_gone(self, server: str) -> None:
         """Handle a server that was removed, or whose name means another one from now on."""
-        gone = {kind for kind in ("prompts", "resources") if self._directory.remembers(server, kind)}
-        self._directory.remove(server)
-        self._coming.discard(server)
-        self._announce(gone | self._running.pop(server, frozenset()))
+        for known in list(self._directories):
+            self._announce(known.on_gone(server))
 
-    def _announce(self, kinds: Iterable[str]) -> None:
+    def on_own_notice(self, principal: Principal, server: str, method: str, params: Mapping[str, Any]) -> None:
+        """Handle a notification from a caller's own server, which is meant for that caller's clients alone."""
+        if method == "notifications/resources/updated":
+            if (place := self._subscriptions.changed(server, params, principal.id)) is not None:
+                self._tasks.spawn(self.changes.updated(place))
+            return
+        kind = method.removeprefix("notifications/").removesuffix("/list_changed")
+        if (known := self._directories.existing(principal)) is not None:
+            known.on_notice(server, kind)
+        self._announce({kind} & self._told, principal.id)
+
+    def on_own_state(self, principal: Principal, state: UpstreamState) -> None:
+        """A caller's own server came or went."""
+        if (known := self._directories.existing(principal)) is not None:
+            self._announce(known.on_state(state), principal.id)
+
+    def _announce(self, kinds: Iterable[str], whose: str = "") -> None:
         for kind in kinds:
             ready = self._tools_ready() if kind == "tools" and self._tools_ready is not None else None
-            self.changes.announce(kind, ready)
+            self.changes.announce(kind, ready, whose)
 
 
 def _named(method: str, params: Mapping[str, Any]) -> tuple[str, Any]:
@@ -421,6 +472,8 @@ class _NoWaiting:
 
     async def lists(self, is_early: Callable[[], bool], recalled: Callable[[], Awaitable[None]]) -> None: ...
 
-    async def until_up(self, server: str) -> None: ...
+    async def own(self, caller: Caller) -> None: ...
+
+    async def until_up(self, server: str, caller: Caller) -> None: ...
 
     async def tools(self) -> None: ...

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.authorization import Authorization, Authorize, no_authorization
+from mcp_optimizer.upstream.authorization import Authorization, AuthorizeOne, no_authorization
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.peer import Peer
@@ -55,7 +55,7 @@ Connect = Callable[[ServerSpec, Transport, Peer, Diagnostics], AbstractAsyncCont
 """Binds a peer to a server for as long as the context is open."""
 
 
-def connecting(authorize: Authorize = no_authorization, *, network: bool = True) -> Connect:
+def connecting(authorize: AuthorizeOne = no_authorization, *, network: bool = True) -> Connect:
     """The real transports. `authorize` returns the authorizations for HTTP servers. `network`: whether child processes
     get our environment variables for proxies and certificates.
     """
