@@ -29,7 +29,7 @@ class ListMemory(Protocol):
     async def store_lists(self, state: UpstreamState, lists: Mapping[str, Sequence[Mapping[str, Any]]]) -> None: ...
 
 
-class SharedLists:
+class MemoryOfShared:
     """A memory without the lists of callers' own servers, which are nobody else's. Stores nothing: the directory that
     all callers share does.
     """

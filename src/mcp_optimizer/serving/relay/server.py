@@ -35,7 +35,7 @@ from mcp_optimizer.serving.relay.directories import Directories, FollowedDirecto
 from mcp_optimizer.serving.relay.directory import Allowed, Directory
 from mcp_optimizer.serving.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind, page
 from mcp_optimizer.serving.relay.places import PlacedBus
-from mcp_optimizer.serving.relay.remembered import ListMemory, SharedLists
+from mcp_optimizer.serving.relay.remembered import ListMemory, MemoryOfShared
 from mcp_optimizer.serving.relay.wire import as_mcp_error, for_era, record_denial, renamed
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
@@ -180,7 +180,7 @@ class Relay:
             lambda server, method, params: self._pool.call(server, method, params, caller),
             self._limits,
             lambda kind: self.changes.announce(kind, whose=principal.id),
-            SharedLists(self._memory) if self._memory is not None else None,
+            MemoryOfShared(self._memory) if self._memory is not None else None,
             self._owners,
         )
         made = FollowedDirectory(own, self._told)
