@@ -133,6 +133,6 @@ async def _sees_no_buttons(home: str, key: str) -> None:
         await sign_in(page, home, key)
         for path in (*PAGES, "logins"):
             await page.goto(home + path)
-            buttons = [await one.inner_text() for one in await page.get_by_role("button").all()]
+            buttons = [await one.inner_text() for one in await page.locator("button:not(th > button)").all()]
             assert set(buttons) <= {"Sign out", "Search", "Filter", "Explain"}, path
         assert [problem for problem in problems if "401" not in problem] == []
