@@ -26,7 +26,9 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    # What comes after the last line is still being written.
+    whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def everything_in(folder: Path) -> bytes:

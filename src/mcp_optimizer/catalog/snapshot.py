@@ -223,6 +223,7 @@ class Snapshot:
         # A server whose tools are all held has none in the table.
         held = {server for server, _ in self.held}
         known = {*self.names.ranges, *held} if held else self.names.ranges
+        # One that is starting is missing until its expected tools are in the table: the index is built a moment later.
         # Local names, because while thousands of servers start, this loop runs several times a second.
         running, starting = ServerStatus.RUNNING, ServerStatus.STARTING
         return tuple(
@@ -231,7 +232,8 @@ class Snapshot:
             if (
                 name not in known and state.listing.size
                 if state.status is running
-                else (state.status is starting and name not in self.expected) or state.status.has_failed
+                else (state.status is starting and (name not in self.expected or name not in known))
+                or state.status.has_failed
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,6 +159,14 @@ async def test_a_tool_whose_server_went_away_is_answered_with_why_and_with_no_ot
     for error in (raised.value, unknown_tool(gateway.snapshot, "create_issue", advice="")):
         assert "'github' is not running: it did not answer within 60 s" in for_model(error)
         assert "send_message" not in for_model(error)
+
+
+async def test_a_server_is_awaited_until_the_tools_that_are_expected_of_it_are_in_the_index() -> None:
+    snapshot = (await gateway_over(running("github", ISSUE))).snapshot
+    states = {**snapshot.states, "slack": down("slack", "", ServerStatus.STARTING)}
+    early = replace(snapshot, states=states, expected=frozenset({"slack"}))
+    assert early.is_starting
+    assert [state.name for state in early.missing()] == ["slack"]
 
 
 async def test_an_unknown_server_is_answered_with_those_there_are(gateway: Gateway) -> None:
