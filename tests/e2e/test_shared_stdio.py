@@ -170,7 +170,7 @@ async def test_a_client_that_ends_its_process_gets_the_answer_that_it_waits_for(
         await until(lambda: "b" in world.written)
         client.process.send_signal(number)
         assert "b by" in (await client.receive())["result"]["content"][0]["text"]
-        assert await asyncio.wait_for(client.process.wait(), 20) == 0
+        assert await asyncio.wait_for(client.process.wait(), 60) == 0
 
 
 async def test_other_settings_and_another_folder_get_a_gateway_of_their_own(world: World, tmp_path: Path) -> None:
