@@ -16,7 +16,7 @@ endif
 # Without compiled files, each worker of pytest compiles the tests and the packages again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test coverage lint format conformance inspector clients bench site wheel-check store-files installs clean
+.PHONY: help demo check test coverage lint systems format conformance inspector clients bench site wheel-check store-files installs clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -52,10 +52,12 @@ test: $(VENV)/.dev  ## Run all tests, those of the compression with their covera
 coverage: $(VENV)/.dev  ## Fail unless the tests reach 95 % of the branches of everything that changes a schema
 	$(PYTEST) $(COVERING) --cov=mcp_optimizer.compression --cov-branch --cov-report=term-missing --cov-fail-under=95
 
-lint: $(VENV)/.dev  ## Check style and types, for this system and for others
+lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+systems: $(VENV)/.dev  ## Check that nothing is used which macOS or Windows lack
 	$(BIN)/python scripts/other_systems.py
 
 format: $(VENV)/.dev  ## Put the code into shape
