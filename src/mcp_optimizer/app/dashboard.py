@@ -156,6 +156,7 @@ def _sharing(parts: Parts, guard: Guard) -> list[Route]:
         keys=storage.api_keys,
         audit=storage.audit,
         issuers=parts.credentials.issuers,
+        groups=parts.credentials.groups_of,
         servers=lambda: list(catalog.snapshot.states),
         acts=acts,
         public_url=parts.settings.public_url,

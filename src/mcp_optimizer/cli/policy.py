@@ -47,11 +47,14 @@ def policy_test(
     caller_risk: Annotated[
         Risk | None, typer.Option(help="The worst class of tools that the caller's key permits. Default: any.")
     ] = None,
+    caller_groups: Annotated[
+        str | None, typer.Option(help="The groups that the caller's token names, comma-separated. Default: none.")
+    ] = None,
     fresh: FreshFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Explain whether a caller may call a tool: its risk class, the rule that decides, and what would change that."""
-    asked = _Asked(caller, caller_servers, caller_risk)
+    asked = _Asked(caller, caller_servers, caller_risk, caller_groups)
     _test(Inquiry(settings, flags, fresh), tool, server, asked, as_json)
 
 
@@ -62,10 +65,11 @@ class _Asked:
     name: str
     servers: str | None
     risk: Risk | None
+    groups: str | None
 
     @property
     def is_imagined(self) -> bool:
-        return self.servers is not None or self.risk is not None
+        return (self.servers, self.risk, self.groups) != (None, None, None)
 
 
 async def _caller(settings: Settings, asked: _Asked) -> Principal:
@@ -76,8 +80,14 @@ async def _caller(settings: Settings, asked: _Asked) -> Principal:
     name = _name_in_rules(settings, asked, keys) if asked.name else LOCAL_PRINCIPAL.name
     if not asked.is_imagined and name in keys:
         return keys[name]
-    permitted = None if asked.servers is None else frozenset(filter(None, map(str.strip, asked.servers.split(","))))
-    return imagined(name, permitted, asked.risk or Risk.DESTRUCTIVE)
+    if asked.groups and name.startswith("key:"):
+        raise ConfigurationError(f"{quoted(name)} has a key, and keys have no groups: only tokens name groups.")
+    permitted = None if asked.servers is None else frozenset(_listed_in(asked.servers))
+    return imagined(name, permitted, asked.risk or Risk.DESTRUCTIVE, frozenset(_listed_in(asked.groups or "")))
+
+
+def _listed_in(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 async def _keys(settings: Settings) -> dict[str, Principal]:
@@ -140,6 +150,7 @@ def _as_json(explanation: Explanation, principal: Principal, server: str, tool: 
         "tool": tool,
         "caller": principal.name,
         "caller_given": given,
+        "groups": sorted(principal.groups),
         "effect": decision.effect.value,
         "because": decision.because,
         "reason": decision.reason,

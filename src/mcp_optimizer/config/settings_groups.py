@@ -149,12 +149,13 @@ class RuleSettings(BaseModel):
     tool: Pattern = "*"
     risk: Risk | None = None
     caller: Pattern = "*"
+    group: Pattern | None = None
     reason: str = Field(default="", max_length=1_000)
 
     @property
     def rule(self) -> Rule:
         """The value that the policy works with."""
-        return Rule(self.effect, self.server, self.tool, self.risk, self.caller, self.reason)
+        return Rule(self.effect, self.server, self.tool, self.risk, self.caller, self.reason, self.group)
 
 
 def place_in_rules(location: Sequence[int | str]) -> str:
@@ -256,4 +257,11 @@ class SharingSettings(BaseModel):
     def _open_or_not(self) -> Self:
         if self.require_auth and self.open_to_anyone:
             raise ValueError("give either require_auth or open_to_anyone, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_have_a_source(self) -> Self:
+        about = next((number for number, rule in enumerate(self.rules, 1) if rule.group is not None), None)
+        if about is not None and not any(issuer.groups_claim for issuer in self.token_issuers):
+            raise ValueError(f"rule {about} is about a group, and no [[token_issuers]] names its groups_claim")
         return self

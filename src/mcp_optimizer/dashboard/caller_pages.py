@@ -73,6 +73,7 @@ class CallersPage:
     """None if there is no database for keys."""
     issuers: Sequence[TokenIssuer] = ()
     active: Sequence[ActiveCaller] = ()
+    groups: Callable[[str], frozenset[str]] = lambda _: frozenset()
     servers: Sequence[str] = ()
     entered: Mapping[str, str] = field(default_factory=dict)
     """The form's values, if they contain a mistake."""
@@ -150,10 +151,17 @@ def _issuers(issuers: Sequence[TokenIssuer]) -> Html | None:
     if not issuers:
         return None
     rows = [
-        (el("strong", issuer.name), named(issuer.issuer, 200), [_scopes(issuer.required_scopes), _by_risk(issuer)])
+        (
+            el("strong", issuer.name),
+            named(issuer.issuer, 200),
+            [_scopes(issuer.required_scopes), _by_risk(issuer)],
+            el("code", named(issuer.groups_claim, 60)) if issuer.groups_claim else "–",
+        )
         for issuer in issuers
     ]
-    return section("Token issuers", table(("name", "issuer", "scopes"), rows, "Issuers of tokens", "stack"))
+    return section(
+        "Token issuers", table(("name", "issuer", "scopes", "claim of groups"), rows, "Issuers of tokens", "stack")
+    )
 
 
 def _by_risk(issuer: TokenIssuer) -> list[Html]:
@@ -174,7 +182,8 @@ def _active(values: CallersPage) -> Html:
         (
             [el("a", named(one.caller) or "no caller", href=audit_href(caller=one.caller)) if one.caller
              else "no caller",
-             el("span", f" of {named(one.tenant)}", class_="note") if one.tenant else None],
+             el("span", f" of {named(one.tenant)}", class_="note") if one.tenant else None,
+             _groups(values.groups(one.caller))],
             number(one.acts),
             number(one.refused),
             ago(one.last_at_ms, values.now_ms),
@@ -182,6 +191,12 @@ def _active(values: CallersPage) -> Html:
         for one in values.active
     ]  # fmt: skip
     return section(title, table(("caller", "#acts", "#refused", "last"), rows, title, "stack"))
+
+
+def _groups(groups: frozenset[str]) -> Html | None:
+    """The groups that a caller's latest token named."""
+    shown = listed([named(group, 60) for group in sorted(groups)], _MOST_NAMES)
+    return el("div", f"groups: {shown}", class_="note") if groups else None
 
 
 def audit_href(caller: str = "", tool: str = "", server: str = "") -> str:
@@ -223,6 +238,7 @@ class CallerSources:
     keys: Callable[[], Awaitable[StoredKeys | None]]
     audit: Callable[[], Awaitable[StoredAudit | None]]
     issuers: Sequence[TokenIssuer]
+    groups: Callable[[str], frozenset[str]]
     servers: Callable[[], Sequence[str]]
     acts: ActRecorder
     public_url: str
@@ -266,6 +282,7 @@ class CallerRoutes:
             keys,
             sources.issuers,
             active,
+            sources.groups,
             sorted(sources.servers()),
             entered or {},
             problem,

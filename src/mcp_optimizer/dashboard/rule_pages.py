@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,8 @@ class RuleQuestion:
     caller: str = ""
     tool: str = ""
     server: str = ""
+    groups: str = ""
+    """Separated by commas."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def _question(values: RulesPage) -> Html:
         "form",
         text_field("Caller", "caller", asked.caller or values.caller, "Such as key:ci, local or corp:alice.",
                    maxlength=LONGEST_ASKED),
+        text_field("Groups", "groups", asked.groups, "Those that the caller's token names, with commas.",
+                   maxlength=LONGEST_ASKED),
         text_field("Tool", "tool", asked.tool, "Its name, or server__tool.", maxlength=LONGEST_ASKED),
         text_field("Server", "server", asked.server, "Only if several have the tool.", maxlength=LONGEST_ASKED),
         el("p", el("button", "Explain", class_="main")),
@@ -145,19 +149,20 @@ def _rules(values: RulesPage) -> Html:
             _pattern(rule.tool),
             word(rule.risk.value) if rule.risk else _any(),
             _pattern(rule.caller),
+            _pattern(rule.group) if rule.group else _any(),
             number(counted.by_rule.get(begin + at, 0)),
             named(rule.reason, 300),
         )
         for at, rule in enumerate(values.rules[begin : begin + PAGE_OF_RULES])
     ]
-    titles = ("rule", "effect", "server", "tool", "class", "caller", "#tools", "reason")
+    titles = ("rule", "effect", "server", "tool", "class", "caller", "group", "#tools", "reason")
     shown = table(titles, rows, "Rules", "stack rules") if rows else el("p", "There are no rules.", class_="empty")
     rest = (
         f"No rule matches {number(counted.by_rule.get(None, 0))} of {number(counted.tools)} tools, so they are allowed"
     )
     rest += f"; the caller's own key rules out {number(counted.by_limits)}." if counted.by_limits else "."
     last = max(1, -(-len(values.rules) // PAGE_OF_RULES))
-    asked = {"caller": values.asked.caller}
+    asked = {"caller": values.asked.caller, "groups": values.asked.groups}
     pages = pager(PATH, asked, values.number, last, "Pages of rules")
     return section("All rules", shown, el("p", rest, class_="note after"), pages, note=note)
 
@@ -212,9 +217,13 @@ class RuleRoutes:
 
     async def _rules(self, request: Request) -> Response:
         given = request.query_params
-        caller, tool, server = (given.get(name, "").strip()[:LONGEST_ASKED] for name in ("caller", "tool", "server"))
-        asked = RuleQuestion(caller, tool, server)
+        named_fields = ("caller", "tool", "server", "groups")
+        caller, tool, server, groups = (given.get(name, "").strip()[:LONGEST_ASKED] for name in named_fields)
+        asked = RuleQuestion(caller, tool, server, groups)
         principal = await self._principal(caller)
+        if groups:
+            told = frozenset(part.strip() for part in groups.split(",") if part.strip())
+            principal = replace(principal, groups=told)
         page = await asyncio.to_thread(self._page, asked, principal, given.get("page", "1"), visitor_of(request))
         return HTMLResponse(page)
 

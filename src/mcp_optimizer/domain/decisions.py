@@ -31,6 +31,8 @@ class Rule:
     """The names of the callers that it applies to."""
     reason: str = ""
     """Shown to the caller who is refused, or to the person who is asked."""
+    group: str | None = None
+    """It applies only to callers in a group with such a name; None: to all."""
 
 
 class RiskClass(NamedTuple):

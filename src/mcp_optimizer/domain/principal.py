@@ -66,6 +66,8 @@ class Principal:
     """
     calls_per_minute: int | None = None
     """Its own rate limit; None: that of the settings, 0: none."""
+    groups: frozenset[str] = frozenset()
+    """The groups and roles that a claim of its token names. Texts of the issuer: never patterns, never callers."""
     is_verified: bool = True
 
     @property

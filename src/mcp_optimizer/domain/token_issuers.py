@@ -44,6 +44,8 @@ class TokenIssuer(BaseModel):
     servers_claim: str = ""
     profile_claim: str = ""
     role_claim: str = ""
+    groups_claim: str = ""
+    """What rules match as `group`."""
 
     @field_validator("name")
     @classmethod

@@ -74,6 +74,7 @@ _LONGEST_ID = 500
 _LATEST = 1e12
 _MOST_SCOPES = 200
 _MOST_SERVERS = 1_000
+_MOST_GROUPS = 1_000
 _PLAIN = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 """Characters, besides letters, digits and _.-~, that an id contains unquoted. Not the space: it separates the parts."""
 
@@ -117,6 +118,7 @@ def principal_of(claims: Mapping[str, Any], issuer: TokenIssuer) -> Principal:
         raise ScopesMissing(issuer.required_scopes)
     whose = [issuer.issuer, subject, *([tenant] if issuer.tenant_claim else [])]
     profile = claims.get(issuer.profile_claim) if issuer.profile_claim else None
+    groups = _groups(claims, issuer.groups_claim) if issuer.groups_claim else frozenset()
     return Principal(
         id="token:" + " ".join(quote(part, safe=_PLAIN) for part in whose),
         name=f"{issuer.name}:{name}",
@@ -127,6 +129,7 @@ def principal_of(claims: Mapping[str, Any], issuer: TokenIssuer) -> Principal:
         role=_role(claims.get(issuer.role_claim)) if issuer.role_claim else Role.NONE,
         scopes=scopes,
         classes=frozenset(risk for risk in Risk if scopes.issuperset(issuer.risk_scopes.get(risk, ()))),
+        groups=groups,
     )
 
 
@@ -144,6 +147,42 @@ def _role(value: object) -> Role:
     """The highest role that a claim names."""
     named = set(_words(value, _MOST_SCOPES))
     return next((role for role in reversed(Role) if role.value in named), Role.NONE)
+
+
+def claim_at(claims: Mapping[str, Any], name: str) -> Any:
+    """The claim of a name: the one that is called so, dots included, or else one inside others, as in
+    `realm_access.roles`; None if there is none.
+    """
+    if name in claims:
+        return claims[name]
+    inside: Any = claims
+    for part in name.split("."):
+        inside = inside.get(part) if isinstance(inside, Mapping) else None
+    return inside
+
+
+def _groups(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
+    """The groups that a claim names. A claim that cannot be read as a whole rejects the token, because a rule may be
+    about just the group that is left out.
+    """
+    value = claim_at(claims, claim)
+    if value is None:
+        elsewhere = claims.get("_claim_names")
+        if isinstance(elsewhere, Mapping) and claim in elsewhere:
+            raise Rejected(f"The token's issuer left out the claim {claim!r}: its holder is in too many groups.")
+        return frozenset()
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list) or not all(isinstance(group, str) for group in value):
+        raise Rejected(f"The token's claim {claim!r} is neither a list of texts nor one text.")
+    if len(value) > _MOST_GROUPS:
+        raise Rejected(f"The token's claim {claim!r} names {len(value):,} groups; at most {_MOST_GROUPS:,} are read.")
+    if not all(0 < len(group) <= _LONGEST_NAME and group.isprintable() for group in value):
+        raise Rejected(
+            f"The token's claim {claim!r} has a group with an empty name, one of more than {_LONGEST_NAME} characters, "
+            "or one with characters that cannot be printed."
+        )
+    return frozenset(value)
 
 
 def _words(value: object, most: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -12,6 +13,8 @@ from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 
 _NO_KEYS = "Keys are not used here, because nothing is stored."
+_MOST_REMEMBERED = 1_000
+"""Callers whose groups are remembered, to show them."""
 _UNKNOWN_ISSUER = "The token is of an issuer that is not accepted here."
 
 
@@ -37,6 +40,7 @@ class Credentials:
         self._keys = keys
         self._verifiers = dict(verifiers or {})
         self._close_web = close_web
+        self._groups: OrderedDict[str, frozenset[str]] = OrderedDict()
         asked = [one.issuer for one in issuers if one.introspection_url]
         self._of_opaque = asked[0] if len(asked) == 1 else None
 
@@ -85,7 +89,20 @@ class Credentials:
         verifier = self._verifiers.get(issuer) if issuer is not None else None
         if verifier is None:
             raise Rejected(_UNKNOWN_ISSUER)
-        return await verifier.principal(text, resource, address)
+        principal = await verifier.principal(text, resource, address)
+        self._note_groups(principal)
+        return principal
+
+    def groups_of(self, name: str) -> frozenset[str]:
+        """The groups that the latest token of a caller named, as far as this gateway has seen it lately."""
+        return self._groups.get(name, frozenset())
+
+    def _note_groups(self, principal: Principal) -> None:
+        self._groups.pop(principal.name, None)
+        if principal.groups:
+            self._groups[principal.name] = principal.groups
+            if len(self._groups) > _MOST_REMEMBERED:
+                self._groups.popitem(last=False)
 
     def scopes_for(self, principal: Principal, risk: Risk) -> tuple[str, ...]:
         """The scopes that this caller needs for a tool of this risk class; none if it has no token."""

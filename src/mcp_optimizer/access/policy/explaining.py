@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mcp_optimizer.access.policy.policy import SOURCES, Policy, own_limits
 from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass, Rule
 from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.runtime.terminal_text import in_a_line
+
+_GROUPS_SHOWN: Final = 50
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,18 @@ def explain(policy: Policy, principal: Principal, server: str, tool: str, annota
     matched = None if is_own else policy.rulebook.first_match(principal, server, tool, risk.risk)
     rule = None if matched is None else policy.rulebook.rules[matched]
     servers = "all servers" if principal.servers is None else ", ".join(sorted(principal.servers)) or "no server"
-    steps = (
+    steps = [
         Consideration("class", f"{risk.risk}, by {SOURCES[risk.source]}"),
         Consideration("servers", f"{principal.name} may use {servers}"),
         Consideration("risk", f"{principal.name} may call tools up to {principal.risk}"),
+        *_about_groups(policy, principal),
         Consideration("rule", _about_rules(policy, is_own, matched, rule)),
-    )
+    ]
     return Explanation(
-        decision, steps, None if matched is None else matched + 1, _changes(principal, server, tool, decision, matched)
+        decision,
+        tuple(steps),
+        None if matched is None else matched + 1,
+        _changes(principal, server, tool, decision, matched),
     )
 
 
@@ -61,8 +69,19 @@ def written(rule: Rule) -> str:
         "tool": "" if rule.tool == "*" else rule.tool,
         "risk": rule.risk.value if rule.risk else "",
         "caller": "" if rule.caller == "*" else rule.caller,
+        "group": rule.group or "",
     }
     return ", ".join(f"{key} = {value!r}" for key, value in parts.items() if value)
+
+
+def _about_groups(policy: Policy, principal: Principal) -> list[Consideration]:
+    """The caller's groups, if it has any or rules are about groups."""
+    if principal.groups:
+        groups = ", ".join(in_a_line(group) for group in sorted(principal.groups)[:_GROUPS_SHOWN])
+        more = len(principal.groups) - _GROUPS_SHOWN
+        groups += f" and {more:,} more" if more > 0 else ""
+        return [Consideration("groups", f"{principal.name} is in {groups}")]
+    return [Consideration("groups", f"{principal.name} is in none")] if policy.rulebook.names_groups else []
 
 
 def _about_rules(policy: Policy, is_own: bool, matched: int | None, rule: Rule | None) -> str:
@@ -120,6 +139,6 @@ def survey(policy: Policy, principal: Principal, tools: Iterable[tuple[str, str,
     return Survey(risks.total(), by_rule, by_limits, risks)
 
 
-def imagined(name: str, servers: frozenset[str] | None, risk: Risk) -> Principal:
+def imagined(name: str, servers: frozenset[str] | None, risk: Risk, groups: frozenset[str] = frozenset()) -> Principal:
     """A caller with the permissions that such a key or token would give."""
-    return Principal(f"imagined:{name}", name, servers=servers, risk=risk)
+    return Principal(f"imagined:{name}", name, servers=servers, risk=risk, groups=groups)

@@ -46,6 +46,13 @@ class _Matcher(NamedTuple):
 
     checks: tuple[tuple[int, Callable[[str], bool]], ...]
     risk: Risk | None
+    group: str | None
+
+
+Patterns = frozenset[str]
+"""The patterns of groups that a caller's groups match: the same for any two callers whom rules treat alike."""
+
+NO_PATTERNS: Final[Patterns] = frozenset()
 
 
 class RuleIndex:
@@ -57,9 +64,9 @@ class RuleIndex:
         seen = set()
         for number, rule in enumerate(rules):
             patterns = tuple(map(glob, (rule.server, rule.tool, rule.caller)))
-            self._matchers.append(_matcher(patterns, rule.risk))
+            self._matchers.append(_matcher(patterns, rule))
             # A rule with the same conditions as an earlier one can never decide.
-            same = (rule.server, rule.tool, rule.caller, rule.risk)
+            same = (rule.server, rule.tool, rule.caller, rule.risk, rule.group)
             if same not in seen:
                 seen.add(same)
                 parts[number] = list(_parts(patterns))
@@ -80,20 +87,20 @@ class RuleIndex:
             if len(kind.fields) == 1 and kind.kind != "inside"
         ]
 
-    def first(self, names: Names, risk: Risk) -> int | None:
+    def first(self, names: Names, risk: Risk, groups: Patterns = NO_PATTERNS) -> int | None:
         """The position of the first rule that matches."""
         best = len(self._matchers)
         for numbers in self._candidates(names):
-            best = self._first_of(numbers, best, names, risk)
+            best = self._first_of(numbers, best, names, risk, groups)
         return best if best < len(self._matchers) else None
 
-    def _first_of(self, numbers: Sequence[int], best: int, names: Names, risk: Risk) -> int:
+    def _first_of(self, numbers: Sequence[int], best: int, names: Names, risk: Risk, groups: Patterns) -> int:
         """The position of the first of these rules that matches, if it precedes the best so far; otherwise the best."""
         for number in numbers:
             if number >= best:
                 break
-            checks, only = self._matchers[number]
-            if only is not None and only is not risk:
+            checks, only, group = self._matchers[number]
+            if (only is not None and only is not risk) or (group is not None and group not in groups):
                 continue
             for field, check in checks:
                 if not check(names[field]):
@@ -115,7 +122,7 @@ class RuleIndex:
                 yield filed[gram]
 
 
-def _matcher(patterns: Sequence[Glob], risk: Risk | None) -> _Matcher:
+def _matcher(patterns: Sequence[Glob], rule: Rule) -> _Matcher:
     checks = [
         (field, pattern.text.__eq__ if pattern.is_literal else pattern.matches)
         for field, pattern in enumerate(patterns)
@@ -123,7 +130,7 @@ def _matcher(patterns: Sequence[Glob], risk: Risk | None) -> _Matcher:
     ]
     # Literals first: comparing two texts is the cheapest way to rule out a match.
     checks.sort(key=lambda check: not patterns[check[0]].is_literal)
-    return _Matcher(tuple(checks), risk)
+    return _Matcher(tuple(checks), rule.risk, rule.group)
 
 
 def _parts(patterns: Sequence[Glob]) -> Iterator[tuple[_Drawer, str]]:
@@ -153,6 +160,8 @@ def _grams(text: str, length: int) -> set[str]:
 NO_RULE: Final = "no rule matches"
 
 _REMEMBERED: Final = 50_000
+_CALLERS_REMEMBERED: Final = 1_000
+"""Maximum sets of groups whose matching patterns are cached."""
 _LONGEST_REMEMBERED: Final = 1_000
 """Maximum total characters of names whose decision is cached. Longer ones are decided anew each time."""
 
@@ -169,19 +178,24 @@ class RuleBook:
         # Resources and prompts are covered by the rules about all tools of a server.
         self._for_servers = [rule for rule in self.rules if _covers_reading_anything(rule)]
         self._server_index = RuleIndex(self._for_servers)
-        self._limited_callers = {rule.caller for rule in self.rules if rule.effect is not Effect.ALLOW}
+        self._group_patterns = {rule.group for rule in self.rules if rule.group is not None}
+        self._limited_callers = {(rule.caller, rule.group) for rule in self.rules if rule.effect is not Effect.ALLOW}
         self.limits_callers = bool(self._limited_callers)
         """Whether any rule may refuse a call, or require approval."""
+        self.names_groups = bool(self._group_patterns)
+        """Whether any rule is about callers in certain groups."""
         self._remembered = lru_cache(maxsize=_REMEMBERED)(self._decided)
+        self._matched = lru_cache(maxsize=_CALLERS_REMEMBERED)(self._matched_by)
         self._servers = lru_cache(maxsize=_REMEMBERED)(self._server_index.first)
 
     def decide(self, principal: Principal, server: str, tool: str, risk: RiskClass) -> Decision:
         """The decision of the rules. The limits of the caller's own key or token are checked before."""
         is_short = len(server) + len(tool) + len(principal.name) <= _LONGEST_REMEMBERED
-        return (self._remembered if is_short else self._decided)((server, tool, principal.name), risk)
+        groups = self._groups_of(principal)
+        return (self._remembered if is_short else self._decided)((server, tool, principal.name), risk, groups)
 
-    def _decided(self, names: Names, risk: RiskClass) -> Decision:
-        number = self._index.first(names, risk.risk)
+    def _decided(self, names: Names, risk: RiskClass, groups: Patterns) -> Decision:
+        number = self._index.first(names, risk.risk, groups)
         if number is None:
             return Decision(Effect.ALLOW, NO_RULE, risk)
         rule = self.rules[number]
@@ -189,16 +203,30 @@ class RuleBook:
 
     def first_match(self, principal: Principal, server: str, tool: str, risk: Risk) -> int | None:
         """The position of the rule that decides, from 0; None if no rule matches. For explanations."""
-        return self._index.first((server, tool, principal.name), risk)
+        return self._index.first((server, tool, principal.name), risk, self._groups_of(principal))
 
     def allows_server(self, principal: Principal, server: str) -> bool:
         """Whether a caller may read a server's resources and use its prompts. No person is asked about these."""
-        number = self._servers((server, _ANY_TOOL, principal.name), Risk.READ)
+        number = self._servers((server, _ANY_TOOL, principal.name), Risk.READ, self._groups_of(principal))
         return number is None or self._for_servers[number].effect is Effect.ALLOW
 
     def limits(self, principal: Principal) -> bool:
         """Whether any rule may refuse this caller a call, or require approval."""
-        return any(glob(pattern).matches(principal.name) for pattern in self._limited_callers)
+        groups = self._groups_of(principal)
+        return any(
+            (group is None or group in groups) and glob(pattern).matches(principal.name)
+            for pattern, group in self._limited_callers
+        )
+
+    def _groups_of(self, principal: Principal) -> Patterns:
+        """The patterns of rules that a caller's groups match."""
+        return self._matched(principal.groups) if self._group_patterns and principal.groups else NO_PATTERNS
+
+    def _matched_by(self, groups: frozenset[str]) -> Patterns:
+        compiled = map(glob, self._group_patterns)
+        return frozenset(
+            one.pattern for one in compiled if (one.text in groups if one.is_literal else any(map(one.matches, groups)))
+        )
 
 
 def _covers_reading_anything(rule: Rule) -> bool:

@@ -150,6 +150,54 @@ async def test_claims_say_what_the_settings_ask_them_for() -> None:
         await verifier.principal(token(email="e"), RESOURCE)
 
 
+@pytest.mark.parametrize(
+    ("claim", "said", "groups"),
+    [
+        ("groups", {"groups": ["dev", "/ops/eu", "Domain Users", "*"]}, {"dev", "/ops/eu", "Domain Users", "*"}),
+        ("groups", {"groups": "dev ops  dev"}, {"dev", "ops"}),
+        ("groups", {"groups": []}, set()),
+        ("groups", {"groups": ""}, set()),
+        ("groups", {}, set()),
+        ("realm_access.roles", {"realm_access": {"roles": ["admin"]}}, {"admin"}),
+        ("realm_access.roles", {"realm_access": "admin"}, set()),
+        ("realm_access.roles", {"realm_access": {"roles": ["a"]}, "realm_access.roles": ["b"]}, {"b"}),
+        ("https://corp.example/roles", {"https://corp.example/roles": ["admin"]}, {"admin"}),
+        ("groups", {"groups": ["key:ci", "local", "anyone"]}, {"key:ci", "local", "anyone"}),
+    ],
+)
+async def test_groups_are_read_as_providers_write_them(claim: str, said: dict[str, Any], groups: set[str]) -> None:
+    principal = await IssuerWeb().verifier(groups_claim=claim).principal(token(**said), RESOURCE)
+    assert principal.groups == groups
+
+
+async def test_without_a_claim_of_groups_in_the_settings_a_caller_is_in_none() -> None:
+    assert (await IssuerWeb().verifier().principal(token(groups=["admin"]), RESOURCE)).groups == frozenset()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"groups": 7},
+        {"groups": True},
+        {"groups": {"admin": True}},
+        {"groups": ["admin", 7]},
+        {"groups": [["admin"]]},
+        {"groups": ["a\nb"]},
+        {"groups": ["admin\u202e"]},
+        {"groups": ["a\u200bb"]},
+        {"groups": ["\ud800"]},
+        {"groups": [""]},
+        {"groups": ["x" * 129]},
+        {"groups": [str(number) for number in range(1_001)]},
+        {"_claim_names": {"groups": "src1"}},
+    ],
+)
+async def test_a_token_whose_groups_cannot_all_be_read_is_rejected(said: dict[str, Any]) -> None:
+    with pytest.raises(Rejected, match="'groups'") as rejected:
+        await IssuerWeb().verifier(groups_claim="groups").principal(token(**said), RESOURCE)
+    assert len(str(rejected.value)) < 200
+
+
 async def test_no_subject_can_be_spelled_as_another_with_its_tenant() -> None:
     verifier = IssuerWeb().verifier(tenant_claim="org")
     ids = {

@@ -59,6 +59,38 @@ def test_a_tool_is_matched_by_its_own_name_only() -> None:
     assert book.decide(ALICE, "evil", "git__log", READING).is_denied
 
 
+DEV = Principal("3", "corp:dev", groups=frozenset({"dev", "staff"}))
+
+
+def test_a_rule_about_a_group_is_only_about_its_members() -> None:
+    book = RuleBook([Rule(Effect.ALLOW, group="dev"), Rule(Effect.DENY, group="sta*"), Rule(Effect.DENY, server="git")])
+    staff = Principal("4", "corp:dev", groups=frozenset({"staff"}))
+    assert not book.decide(DEV, "git", "log", READING).is_denied
+    assert book.decide(staff, "git", "log", READING).because == "rule 2 of the settings"
+    assert book.decide(ALICE, "git", "log", READING).because == "rule 3 of the settings"
+    assert not book.decide(DEV, "git", "log", READING).is_denied
+    assert [book.allows_server(one, "git") for one in (DEV, staff, ALICE)] == [True, False, False]
+
+
+def test_every_group_is_more_than_no_group() -> None:
+    book = RuleBook([Rule(Effect.DENY, group="*")])
+    assert book.decide(DEV, "git", "log", READING).is_denied
+    assert not book.decide(ALICE, "git", "log", READING).is_denied
+    assert book.limits(DEV)
+    assert not book.limits(ALICE)
+
+
+def test_a_group_is_never_a_pattern_and_never_a_caller() -> None:
+    book = RuleBook(
+        [Rule(Effect.DENY, group="[ab]"), Rule(Effect.DENY, group="admins"), Rule(Effect.DENY, caller="key:ci")]
+    )
+    for named in ("[ab]", "*", "admin?", "adm*", "admins,", "key:ci", "Admins"):
+        caller = Principal("6", "corp:eve", groups=frozenset({named}))
+        assert not book.decide(caller, "git", "log", READING).is_denied, named
+        assert not book.limits(caller)
+    assert not RuleBook([Rule(Effect.DENY, group="corp:eve")]).decide(DEV, "git", "log", READING).is_denied
+
+
 PATTERNS = st.one_of(
     st.just("*"),
     st.text(alphabet="ab", min_size=1, max_size=4),
@@ -72,29 +104,38 @@ RULES = st.lists(
         tool=PATTERNS,
         caller=PATTERNS,
         risk=st.none() | st.sampled_from(Risk),
+        group=st.none() | PATTERNS,
     ),
     max_size=30,
 )
 NAME = st.text(alphabet="abc", max_size=8)
 
 
-def matches(rule: Rule, server: str, tool: str, caller: str, risk: Risk) -> bool:
-    pairs = ((server, rule.server), (tool, rule.tool), (caller, rule.caller))
-    return rule.risk in (None, risk) and all(fnmatchcase(name, pattern) for name, pattern in pairs)
+GROUPS = st.frozensets(NAME.filter(bool), max_size=3)
 
 
-@given(RULES, NAME, NAME, NAME, st.sampled_from(Risk))
+def matches(rule: Rule, server: str, tool: str, caller: Principal, risk: Risk) -> bool:
+    pairs = ((server, rule.server), (tool, rule.tool), (caller.name, rule.caller))
+    is_in = rule.group is None or any(fnmatchcase(group, rule.group) for group in caller.groups)
+    return is_in and rule.risk in (None, risk) and all(fnmatchcase(name, pattern) for name, pattern in pairs)
+
+
+@given(RULES, NAME, NAME, NAME, GROUPS, st.sampled_from(Risk))
 def test_the_index_finds_what_trying_every_rule_finds(
-    rules: list[Rule], server: str, tool: str, caller: str, risk: Risk
+    rules: list[Rule], server: str, tool: str, name: str, groups: frozenset[str], risk: Risk
 ) -> None:
+    caller = Principal("1", name, groups=groups)
     expected = next((n for n, rule in enumerate(rules) if matches(rule, server, tool, caller, risk)), None)
     book = RuleBook(rules)
     for _ in range(2):
-        assert book.first_match(Principal("1", caller), server, tool, risk) == expected
+        assert book.first_match(caller, server, tool, risk) == expected
 
 
-@given(RULES, NAME, NAME)
-def test_a_server_is_decided_by_rules_about_all_its_tools(rules: list[Rule], server: str, caller: str) -> None:
+@given(RULES, NAME, NAME, GROUPS)
+def test_a_server_is_decided_by_rules_about_all_its_tools(
+    rules: list[Rule], server: str, name: str, groups: frozenset[str]
+) -> None:
+    caller = Principal("1", name, groups=groups)
     about = [
         rule
         for rule in rules
@@ -102,7 +143,7 @@ def test_a_server_is_decided_by_rules_about_all_its_tools(rules: list[Rule], ser
     ]
     first = next((rule for rule in about if matches(rule, server, "x", caller, Risk.READ)), None)
     expected = first is None or first.effect is Effect.ALLOW
-    assert RuleBook(rules).allows_server(Principal("1", caller), server) is expected
+    assert RuleBook(rules).allows_server(caller, server) is expected
 
 
 @pytest.mark.parametrize("pattern", ["*", "**", "?*", "*?", "*?*", "**?*"])
@@ -118,11 +159,11 @@ def test_a_rule_that_does_not_match_every_name_is_not_about_resources(pattern: s
     assert RuleBook([Rule(Effect.DENY, tool=pattern)]).allows_server(ALICE, "git")
 
 
-@given(RULES, NAME, NAME, NAME, st.sampled_from(Risk))
+@given(RULES, NAME, NAME, NAME, GROUPS, st.sampled_from(Risk))
 def test_a_caller_whom_no_rule_limits_is_never_refused(
-    rules: list[Rule], server: str, tool: str, caller: str, risk: Risk
+    rules: list[Rule], server: str, tool: str, caller: str, groups: frozenset[str], risk: Risk
 ) -> None:
-    book, principal = RuleBook(rules), Principal("1", caller)
+    book, principal = RuleBook(rules), Principal("1", caller, groups=groups)
     if not book.limits(principal):
         assert book.decide(principal, server, tool, RiskClass(risk, "name")).effect is Effect.ALLOW
 
