@@ -1,7 +1,11 @@
-"""What a verified token says of its holder decides rules, for every way of asking."""
+"""What a verified token says of its holder decides rules, and for whom servers act."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +17,8 @@ import pytest
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import MODERN, PATIENCE, HttpClient, answer_of, message
 from tests.e2e.running import command, gateway_at
-from tests.servers.login_world import LoginWorld, issuer_world
+from tests.servers.login_world import ROOT, LoginWorld, issuer_world, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +29,6 @@ require_auth = true
 name = "corp"
 issuer = "{issuer}"
 groups_claim = "realm_access.roles"
-role_claim = "role"
 [[rules]]
 effect = "deny"
 server = "two"
@@ -66,6 +70,18 @@ class Holder:
         response = await client.post(message(method, params, 1, MODERN))
         return response.status_code, str(answer_of(response)) if response.status_code == 200 else response.text
 
+    async def finds(self, **claims: Any) -> str:
+        found = {"name": "find_tool", "arguments": {"tool_description": "act for a person"}}
+        return (await self.asks("tools/call", found, **claims))[1]
+
+    async def called(self, tool: str, **claims: Any) -> str:
+        """The first text of the answer to a call."""
+        params = {"name": "call_tool", "arguments": {"tool_name": tool, "parameters": {}}}
+        client = HttpClient(self._address, MODERN, self._http)
+        client.headers["Authorization"] = f"Bearer {self._world.sign(aud=self._address, **claims)}"
+        answer = await client.exchange(message("tools/call", params, 1, MODERN))
+        return str(answer["result"]["content"][0]["text"])
+
     async def calls(self, tool: str, *groups: str) -> str:
         params = {"name": "call_tool", "arguments": {"tool_name": tool, "parameters": {}}}
         return (await self.asks("tools/call", params, realm_access={"roles": list(groups)}))[1]
@@ -88,10 +104,6 @@ async def test_groups_of_a_token_decide_what_its_holder_finds_and_calls(
             status, reply = await ada.asks("tools/call", found, realm_access={"roles": roles})
             assert status == 401
             assert "realm_access.roles" in reply
-        await ada.calls("one__echo", "staff", "<b>bold</b>")
-        seeing = {"Authorization": f"Bearer {world.sign(aud=address, sub='eve', role='see')}"}
-        page = (await http.get(address.replace("/mcp", "/callers"), headers=seeing)).text
-        assert "groups: &lt;b&gt;bold&lt;/b&gt; and staff" in page
 
     test = ("policy", "test", "two__echo", "--settings", settings, "--config", settings.with_name("mcp.json"))
     for named, effect in (("staff", "allow"), ("staff,guests", "deny"), ("", "deny")):
@@ -108,3 +120,109 @@ async def test_a_rule_about_groups_that_no_issuer_names_is_an_error(tmp_path: Pa
     done = await command("policy", "test", "delete_card", "--settings", settings)
     assert done.code == 2
     assert "Rule 1 is about a group, and no [[token_issuers]] names its groups_claim" in done.err
+
+
+WHOSE = """
+encoder = "none"
+require_auth = true
+idle_timeout = 1.0
+log_level = "debug"
+trust_remote = "off"
+[[token_issuers]]
+name = "corp"
+issuer = "{issuer}"
+"""
+HOSTILE: tuple[Any, ...] = (
+    None,
+    "",
+    "x\r\nX-Planted: 1",
+    "planted\u202e",
+    ["planted"],
+    {"planted": 1},
+    "p" * 1_001,
+    True,
+)
+
+
+async def test_headers_and_variables_of_an_entry_have_the_values_of_the_caller_s_token(
+    write_servers: WriteServers, world: LoginWorld, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with running("tests.servers.whose") as remote:
+        child = {
+            "command": sys.executable,
+            "args": ["-m", "tests.servers.whose"],
+            "env": {"WHO": "${caller.claim.unit}"},
+        }
+        config = write_servers(
+            {
+                "child": {**child, "cwd": str(ROOT)},
+                "remote": {"url": remote, "headers": {"X-Who": "${caller.claim.unit}", "X-Mail": "<${caller.email}>"}},
+                "same": {"url": remote, "headers": {"X-Who": "everybody"}},
+            }
+        )
+        settings = config.with_name("settings.toml")
+        settings.write_text(WHOSE.format(issuer=world.issuer))
+        async with gateway_at(config, "--settings", settings) as address, httpx2.AsyncClient(timeout=PATIENCE) as http:
+            await _each_acts_as_itself(Holder(http, world, address))
+            await _hostile_claims_reach_no_server(Holder(http, world, address))
+    log = capfd.readouterr().err
+    for planted in ("planted", "eu-ada", "us-bob", "ada@example.com"):
+        assert planted not in log
+
+
+async def _each_acts_as_itself(callers: Holder) -> None:
+    async def acts(server: str, sub: str, unit: str) -> dict[str, Any]:
+        """What the server says of a call of the tool that it lists for this unit."""
+        claims = {"sub": sub, "unit": unit, "email": f"{sub}@example.com"}
+        listed = re.compile(rf"((?:{server}__)?act_for_{unit.replace('-', '_')})\(\) \[{server}\]")
+        found: list[str] = []
+
+        async def is_there() -> bool:
+            found[:] = listed.findall(await callers.finds(**claims))
+            return bool(found)
+
+        await until(is_there, f"{sub} finds what {server} lists for {unit}", PATIENCE)
+        return dict(json.loads(await callers.called(found[0], **claims)))
+
+    ada, bob = await acts("child", "ada", "eu-ada"), await acts("child", "bob", "us-bob")
+    assert (ada["who"], bob["who"]) == ("eu-ada", "us-bob")
+    assert ada["process"] != bob["process"]
+    assert (await acts("remote", "ada", "eu-ada"))["headers"] == {"x-who": "eu-ada", "x-mail": "<ada@example.com>"}
+    assert (await acts("remote", "bob", "us-bob"))["headers"] == {"x-who": "us-bob", "x-mail": "<bob@example.com>"}
+    found = await callers.finds(sub="bob", unit="us-bob", email="bob@example.com")
+    assert "us_bob" in found
+    assert "eu_ada" not in found
+    said = await callers.called("child__act_for_eu_ada", sub="bob", unit="us-bob", email="bob@example.com")
+    assert "eu-ada" not in said.replace("act_for_eu_ada", "")
+    # Another token of the same person says something else, so its process is another one.
+    moved = await acts("child", "ada", "us-ada")
+    assert moved["who"] == "us-ada"
+    assert moved["process"] != ada["process"]
+    assert "eu_ada" not in await callers.finds(sub="ada", unit="us-ada", email="ada@example.com")
+    # Nobody uses the process for a second: it ends, and the next call starts one.
+    await until(lambda: not _is_running(moved["process"]), "an idle process ends", PATIENCE)
+    again = await acts("child", "ada", "us-ada")
+    assert (again["who"], again["process"] != moved["process"]) == ("us-ada", True)
+
+
+async def _hostile_claims_reach_no_server(callers: Holder) -> None:
+    for number, unit in enumerate(HOSTILE):
+        claims = {"sub": f"eve{number}", "email": "eve@example.com", **({} if unit is None else {"unit": unit})}
+        found = await callers.finds(**claims)
+        assert "act_for_everybody" in found
+        assert "the claim 'unit'" in found
+        assert "planted" not in found
+        for server in ("child", "remote"):
+            said = await callers.called(f"{server}__act_for_nobody", **claims)
+            assert "the claim 'unit'" in said, (server, unit)
+            assert "planted" not in said
+    claims = {"sub": "eve", "unit": "eu", "email": "eve@example.com>,<ada@example.com"}
+    assert "the claim 'email'" in await callers.called("remote__act_for_eu", **claims)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -69,12 +69,20 @@ def _chosen(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
     return [spec for spec in specs if spec.name in wanted] if wanted else specs
 
 
+_NOBODY_IS_KNOWN = (
+    "it acts with values of each caller (${caller.email} and the like), and only a gateway over HTTP knows its "
+    "callers: serve with --http"
+)
+
+
 def _usable(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
     """Adds a problem to a valid entry that the gateway cannot use."""
     if settings.http is not None:
         host, port = settings.http_address
         ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}
         specs = [replace(spec, problem=SAME_ADDRESS) if spec.name in ours else spec for spec in specs]
+    else:
+        specs = [replace(spec, problem=_NOBODY_IS_KNOWN) if spec.by_caller else spec for spec in specs]
     return specs
 
 

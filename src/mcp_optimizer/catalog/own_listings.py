@@ -55,7 +55,7 @@ class AdmitsShown:
         return await self._of(state).recalled(state)
 
     def _of(self, state: UpstreamState) -> ToolAdmission:
-        return AdmitsAll() if state.spec.auth.per_caller else self._admission
+        return AdmitsAll() if state.spec.is_of_each_caller else self._admission
 
 
 class _Named:

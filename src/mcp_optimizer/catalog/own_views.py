@@ -103,6 +103,8 @@ class OwnViews:
         down = replace(shown, status=ServerStatus.FAILED, failure=FailureKind.ENTRY, reason=UNKNOWN_CALLER)
         if not principal.is_verified:
             return _Own(spec.name, down, None)
+        if missing := spec.missing_of(principal):
+            return _Own(spec.name, replace(down, reason=missing), None)
         state = self._listings.state(spec.name, principal.id)
         listing = self._listings.listing(spec.name, principal.id)
         if state is not None and state.status is not ServerStatus.LOGIN_NEEDED:

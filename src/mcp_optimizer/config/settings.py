@@ -240,7 +240,8 @@ class GeneralSettings(BaseModel):
         default=32,
         ge=0,
         description="Maximum HTTP clients with their own session on one server, for clients that can answer "
-        "questions. Further clients share a session in which the server cannot ask.",
+        "questions. Further clients share a session in which the server cannot ask. Also the most processes of an "
+        "entry that runs one for each caller.",
     )
     answer_timeout: float = Field(
         default=300.0,

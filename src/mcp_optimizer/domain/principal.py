@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 
 class Risk(StrEnum):
@@ -69,6 +71,8 @@ class Principal:
     groups: frozenset[str] = frozenset()
     """The groups and roles that a claim of its token names. Texts of the issuer: never patterns, never callers."""
     is_verified: bool = True
+    claims: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What its verified token says, for entries that act with it. Two principals that differ only here are equal."""
 
     @property
     def is_one_of_many(self) -> bool:

@@ -7,6 +7,7 @@ time, because other gateways make and end logins too.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from mcp_optimizer.catalog.own_listings import OwnListings
 from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec
 from mcp_optimizer.domain.principal import Principal
-from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.errors import OptimizerError, ServerUnavailable
 from mcp_optimizer.identity.logins import wants_login
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -40,6 +41,10 @@ class _Arrived:
     logins: frozenset[str] = frozenset()
     looked_at: float = field(default_factory=time.monotonic)
     is_known: bool = False
+    latest: Principal | None = None
+    """The principal of the latest request."""
+    entries: dict[str, ServerSpec | None] = field(default_factory=dict, repr=False)
+    """The entries that use values of the caller, with these; None: it lacks some."""
 
     @property
     def is_old(self) -> bool:
@@ -48,6 +53,11 @@ class _Arrived:
     def look_again(self) -> None:
         """The store is asked again now."""
         self.looked_at = time.monotonic()
+
+    def note(self, principal: Principal, entries: dict[str, ServerSpec | None]) -> list[str]:
+        """This is the caller with its values now; returns the entries for which it had others."""
+        before, self.latest, self.entries = self.entries, principal, entries
+        return [name for name, entry in entries.items() if name in before and before[name] != entry]
 
     def know(self, logins: frozenset[str]) -> None:
         """These are the caller's logins."""
@@ -77,12 +87,24 @@ class Arrivals:
             known = self._known[principal.id] = _Arrived()
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
+            self._note_values(specs, principal, known)
             await self._look(specs, principal, known)
         else:
             self._known.move_to_end(principal.id)
+            if known.latest is not principal and self._note_values(specs, principal, known) and known.is_known:
+                self._use(principal, known, known.logins, specs)
             if known.is_old:
                 known.look_again()
                 self._looking.spawn(self._look(specs, principal, known))
+
+    def _note_values(self, specs: Sequence[ServerSpec], principal: Principal, known: _Arrived) -> bool:
+        """Forget what servers listed for a caller with other values than it has now; returns whether they did."""
+        entries = {spec.name: _with_values(spec, principal) for spec in specs if spec.by_caller}
+        changed = known.note(principal, entries)
+        for name in changed:
+            self._pool.close_own(name, principal)
+            self._listings.forget_own(name, principal.id)
+        return bool(changed)
 
     def lacks_login(self, spec: ServerSpec, principal: Principal) -> str:
         """Why a caller has to log in to a server first; empty if it has a login, needs none, or is not known yet."""
@@ -117,10 +139,24 @@ class Arrivals:
             if spec.name in ended:
                 self._pool.close_own(spec.name, principal)
                 self._listings.forget_own(spec.name, principal.id)
-            elif spec.name in logins or not _needs_login(spec):
-                self._pool.open_own(spec.name, principal)
+            elif (spec.name in logins or not _needs_login(spec)) and self._is_worth_starting(spec, principal):
+                with contextlib.suppress(ServerUnavailable):
+                    # All processes are in use: the next look, or the caller's own call, tries again.
+                    self._pool.open_own(spec.name, principal)
         if is_new:
             self._listings.note_change(principal.id)
+
+    def _is_worth_starting(self, spec: ServerSpec, principal: Principal) -> bool:
+        """Whether a caller's server is started before it is called: to be listed. A process for each caller of a
+        gateway, whatever it calls, would be too many.
+        """
+        if not spec.by_caller:
+            return True
+        return not spec.missing_of(principal) and self._listings.listing(spec.name, principal.id) is None
+
+
+def _with_values(spec: ServerSpec, principal: Principal) -> ServerSpec | None:
+    return None if spec.missing_of(principal) else spec.for_caller(principal)
 
 
 def _needs_login(spec: ServerSpec) -> bool:

@@ -285,7 +285,7 @@ def _is_offered(state: UpstreamState) -> bool:
 
 def _how_down(state: UpstreamState) -> str:
     """The status, with what a person can do if a login is needed; an unprintable server name becomes NAME."""
-    if state.spec.auth.per_caller and state.reason:
+    if state.spec.is_of_each_caller and state.reason:
         return state.reason
     if state.status is not ServerStatus.LOGIN_NEEDED:
         return state.status

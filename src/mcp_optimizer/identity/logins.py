@@ -332,7 +332,7 @@ def wants_login(spec: ServerSpec) -> bool:
         return False
     if spec.auth.headers_command:
         return False
-    is_given = any(name.lower() == "authorization" for name in spec.headers)
+    is_given = any(name.lower() == "authorization" for name in spec.header_names)
     return spec.auth.kind is not AuthKind.AUTO or not is_given
 
 

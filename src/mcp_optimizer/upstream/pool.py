@@ -109,7 +109,7 @@ class UpstreamPool:
         self._ending: set[ServerLifetime] = set()
         """Servers that were changed or removed, until their processes have ended."""
         self._last_ending: dict[str, ServerLifetime] = {}
-        self._own = OwnServers(self._begin_own, lambda term: self._end(term, "It was not used for long"))
+        self._own = OwnServers(self._begin_own, self._end_own, most_processes=options.own_sessions)
         self._terms = {spec.name: self._term(spec) for spec in specs}
         self._by_caller: Sequence[ServerSpec] | None = None
         # An entry that is added later starts at once: the person who adds it wants to see whether it runs.
@@ -185,10 +185,15 @@ class UpstreamPool:
         """Start a caller's own server, unless it has one; returns at once."""
         self._serving(server, principal)
 
+    def _end_own(self, term: ServerLifetime) -> None:
+        self._end(term, f"The session of its caller with {term.server.spec.name!r} was ended")
+
     def close_own(self, server: str, principal: Principal) -> None:
-        """End a caller's own server, because the caller has logged out; returns at once."""
+        """End a caller's own server, because its login or the values that it was started with are gone; returns at
+        once.
+        """
         if (term := self._own.take(server, principal.id)) is not None:
-            self._end(term, f"There is no login to {server!r} any more")
+            self._end(term, f"There is no session with {server!r} for its caller any more")
 
     def show(self, server: str, listing: Listing, instructions: str) -> None:
         """Show what callers' own servers list together."""
@@ -196,12 +201,12 @@ class UpstreamPool:
             self._terms[server].server.show(listing, instructions)
 
     def _is_face(self, spec: ServerSpec) -> bool:
-        return spec.auth.per_caller and not self._options.has_one_caller
+        return spec.is_of_each_caller and not self._options.has_one_caller
 
     def _begin_own(self, spec: ServerSpec, principal: Principal) -> ServerLifetime:
         changed, noticed = partial(self._news.own_changed, principal), partial(self._news.own_noticed, principal)
         # Whatever the entry says: five hundred callers' servers do not start with the gateway.
-        spec = replace(spec, start=Start.ON_DEMAND)
+        spec = replace(spec.for_caller(principal), start=Start.ON_DEMAND)
         server = Supervisor(
             spec,
             self._options,
@@ -290,7 +295,8 @@ class UpstreamPool:
             self._logs[name].happened("its entry changed; it goes on running")
             before.adapt(spec)
             for own in self._own.of_entry(name):
-                own.adapt(replace(spec, start=Start.ON_DEMAND))
+                mine = own.spec
+                own.adapt(replace(spec, start=Start.ON_DEMAND, env=mine.env, headers=mine.headers, by_caller=()))
             return
         self._logs[name].happened("its entry changed")
         if replace(spec.of_session, disabled=False) != replace(before.spec.of_session, disabled=False):

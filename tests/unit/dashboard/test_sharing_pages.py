@@ -12,10 +12,13 @@ import pytest
 
 from mcp_optimizer.access.callers.keys import Wanted, make_key
 from mcp_optimizer.access.callers.known_keys import opened_keys
-from mcp_optimizer.db.audit import StoredAudit
+from mcp_optimizer.dashboard.caller_pages import CallersPage, callers_page
+from mcp_optimizer.dashboard.visitor import Visitor
+from mcp_optimizer.db.audit import ActiveCaller, StoredAudit
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Role
+from mcp_optimizer.domain.token_issuers import TokenIssuer
 from tests.unit.dashboard.pinning import EVIL, QUOTED, pinned
 from tests.unit.dashboard.test_dashboard import HOSTILE, Elements, assert_harmless
 from tests.unit.dashboard.visiting import Gateway, gateway, sign_in
@@ -143,6 +146,20 @@ async def test_issuers_are_shown_without_their_secrets_and_callers_with_what_the
     assert "s3cret" not in page
     assert "key:a21" in text
     assert "no caller10" in text
+
+
+def test_callers_are_shown_with_the_groups_of_their_latest_token() -> None:
+    said = {"corp:ada": frozenset({"staff", "<b>bold</b>"}), "corp:bob": frozenset(map(str, range(1_000)))}
+    active = [ActiveCaller(caller, "", 1, 0, 0) for caller in ("corp:ada", "corp:bob", "key:ci")]
+    visitor = Visitor(LOCAL_PRINCIPAL)
+    issuer = TokenIssuer(name="corp", issuer="https://id.example", groups_claim="realm_access.roles")
+    values = CallersPage("1", visitor, 0, [], [issuer], active, lambda name: said.get(name, frozenset()))
+    page = callers_page(values)
+    assert "groups: <b>bold</b>, staff" in Elements(page).text
+    assert "<b>" not in page
+    assert "realm_access.roles" in page
+    assert page.count("groups:") == 2
+    assert len(page) < 20_000
 
 
 # Rules

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from mcp_optimizer.access.callers.keys import PROFILES
 from mcp_optimizer.access.callers.rejections import Rejected, ScopesMissing
+from mcp_optimizer.domain.caller_values import claim_at
 from mcp_optimizer.domain.principal import Principal, Risk, Role
 from mcp_optimizer.domain.token_issuers import TokenIssuer, is_scope
 
@@ -130,6 +131,7 @@ def principal_of(claims: Mapping[str, Any], issuer: TokenIssuer) -> Principal:
         scopes=scopes,
         classes=frozenset(risk for risk in Risk if scopes.issuperset(issuer.risk_scopes.get(risk, ()))),
         groups=groups,
+        claims=claims,
     )
 
 
@@ -147,18 +149,6 @@ def _role(value: object) -> Role:
     """The highest role that a claim names."""
     named = set(_words(value, _MOST_SCOPES))
     return next((role for role in reversed(Role) if role.value in named), Role.NONE)
-
-
-def claim_at(claims: Mapping[str, Any], name: str) -> Any:
-    """The claim of a name: the one that is called so, dots included, or else one inside others, as in
-    `realm_access.roles`; None if there is none.
-    """
-    if name in claims:
-        return claims[name]
-    inside: Any = claims
-    for part in name.split("."):
-        inside = inside.get(part) if isinstance(inside, Mapping) else None
-    return inside
 
 
 def _groups(claims: Mapping[str, Any], claim: str) -> frozenset[str]:

@@ -39,6 +39,7 @@ from mcp_optimizer.config.serverfile.variables import (
     input_descriptions,
     nothing_stored,
     secrets_used,
+    with_caller,
 )
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, mapping, texts
 from mcp_optimizer.config.textfiles.kinds import LARGEST, FileKind
@@ -300,6 +301,9 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
     kept = {key: value for key, value in entry.items() if key in AS_WRITTEN}
     entry = {key: value for key, value in entry.items() if key not in AS_WRITTEN}
     secrets = {secret: variables.secrets.values.get(secret, "") for secret in secrets_used(entry)}
+    headers, by_caller = with_caller("headers", entry.get("headers"), variables)
+    variables_given, of_env = with_caller("env", entry.get("env"), variables)
+    entry |= {key: value for key, value in (("headers", headers), ("env", variables_given)) if key in entry}
     entry = {key: expanded(value, key, variables) for key, value in entry.items()} | kept
     transport, certain = _transport(entry)
     disabled = _is_disabled(entry)
@@ -322,6 +326,7 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
             trust=trust_of(entry),
             start=start_of(entry),
             idle_timeout=idle_timeout_of(entry, (command, *args)),
+            by_caller=of_env,
             secrets=secrets,
             unread=_unread(entry),
         )
@@ -346,6 +351,7 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
         start=start_of(entry),
         idle_timeout=idle_timeout_of(entry),
         transport_is_certain=certain,
+        by_caller=(*by_caller, *(of_env if auth.headers_command else ())),
         secrets=secrets,
         unread=_unread(entry),
     )

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from mcp_optimizer.domain.caller_values import CallerText, CallerValueMissing
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.pins import TrustMode
+from mcp_optimizer.domain.principal import Principal
 
 
 class AuthKind(StrEnum):
@@ -133,6 +135,8 @@ class ServerSpec:
     auth: AuthSpec = NO_AUTH
     description: str = ""
     """What the server is for, from the server file; searched, and shown with its tools."""
+    by_caller: tuple[CallerText, ...] = ()
+    """The variables and headers that differ from caller to caller."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The stored secrets that the entry uses, by name. Their values are also part of other fields."""
     timeout: float | None = None
@@ -151,6 +155,33 @@ class ServerSpec:
     problem_kind: FailureKind = FailureKind.ENTRY
 
     @property
+    def is_of_each_caller(self) -> bool:
+        """Whether each caller has a session of its own, with a login or with values of its own."""
+        return self.auth.per_caller or bool(self.by_caller)
+
+    def for_caller(self, caller: Principal) -> ServerSpec:
+        """The entry with the values of this caller; raises CallerValueMissing."""
+        if not self.by_caller:
+            return self
+        env, headers = dict(self.env), dict(self.headers)
+        for one in self.by_caller:
+            (headers if one.kind == "headers" else env)[one.name] = one.of(caller)
+        return replace(self, env=env, headers=headers, by_caller=())
+
+    def missing_of(self, caller: Principal) -> str:
+        """Why this caller cannot use the entry; empty if it can."""
+        try:
+            self.for_caller(caller)
+        except CallerValueMissing as missing:
+            return f"it acts with values of each caller, and {missing}"
+        return ""
+
+    @property
+    def header_names(self) -> tuple[str, ...]:
+        """The names of all its headers, also of those that differ from caller to caller."""
+        return (*self.headers, *(one.name for one in self.by_caller if one.kind == "headers"))
+
+    @property
     def of_session(self) -> ServerSpec:
         """What a session depends on: while this stays the same, other changes need no new one."""
         return replace(self, description="", timeout=None, tools=EVERY_TOOL, trust=None, start=None, idle_timeout=None)
@@ -159,7 +190,8 @@ class ServerSpec:
     def fingerprint(self) -> str:
         """Distinguishes two servers of the same name. Excludes values of variables and headers, and stored secrets."""
         chosen = [self.tools.used, self.tools.turned_off] if self.tools else []
-        named = [sorted(self.env), sorted(self.headers)]
+        variables = (*self.env, *(one.name for one in self.by_caller if one.kind == "env"))
+        named = [sorted(variables), sorted(self.header_names)]
         account = [self.auth.identity] if self.auth.identity != NO_AUTH.identity else []
         args = [self.without_secrets(argument) for argument in self.args]
         identity = [self.transport, self.command, args, self.without_secrets(self.url), *named, *chosen, *account]

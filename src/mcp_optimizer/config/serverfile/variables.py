@@ -13,6 +13,7 @@ from typing import Any
 
 from mcp_optimizer.config.serverfile.entry_values import NotSetYet, VariableNotSet
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
+from mcp_optimizer.domain.caller_values import CallerField, CallerText, problem_of
 from mcp_optimizer.domain.failure_kinds import FailureKind
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -20,8 +21,11 @@ _BARE_TOO = re.compile(r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _SECRET = re.compile(r"(?:secret:|(?=input:))(.+)", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_CALLER = re.compile(r"\$\{caller\.([^}]*)\}")
 _OF_EDITORS = ("workspaceFolder", "userHome", "pathSeparator")
 _LONGEST_DESCRIPTION = 300
+_ONE_VALUE = 3
+"""Parts of a text that is one value of the caller: it, and nothing before and after it."""
 
 
 class NoSecret(NotSetYet):
@@ -115,6 +119,32 @@ def expanded(value: Any, where: str, variables: Variables) -> Any:
     return value
 
 
+def with_caller(kind: str, given: Any, variables: Variables) -> tuple[Any, tuple[CallerText, ...]]:
+    """The headers or variables of an entry without those that have values of the caller in them, and these."""
+    if not isinstance(given, dict):
+        return given, ()
+    found = {
+        name: text for name, text in given.items() if isinstance(text, str) and _OF_CALLER.search(text) is not None
+    }
+    texts = tuple(CallerText(kind, name, _pieces(text, f"{kind}.{name}", variables)) for name, text in found.items())
+    return {name: text for name, text in given.items() if name not in found}, texts
+
+
+def _pieces(text: str, where: str, variables: Variables) -> tuple[str | CallerField, ...]:
+    """The parts of a text in their order: constant ones, whose variables are replaced, and values of the caller."""
+    parts = _OF_CALLER.split(text)
+    is_whole = len(parts) == _ONE_VALUE and not (parts[0] or parts[-1])
+    pieces: list[str | CallerField] = []
+    for at, part in enumerate(parts):
+        if at % 2:
+            if problem := problem_of(part, is_whole=is_whole):
+                raise UnusableEntry(f'"{where}" uses ${{caller.{part}}}, which {problem}')
+            pieces.append(CallerField(part))
+        elif part:
+            pieces.append(expanded(part, where, variables))
+    return tuple(pieces)
+
+
 def _replaced(match: re.Match[str], where: str, variables: Variables) -> str:
     if match.group(1) is None:
         return variables.environment.get(match.group(2), match.group())
@@ -124,6 +154,10 @@ def _replaced(match: re.Match[str], where: str, variables: Variables) -> str:
 def _replacement(expression: str, where: str, variables: Variables) -> str:
     if secret := _SECRET.fullmatch(expression):
         return _secret(secret.group(1), f'"{where}" uses ${{{expression}}}', variables)
+    if expression.startswith("caller."):
+        raise UnusableEntry(
+            f'"{where}" uses ${{{expression}}}, and only values of "headers", or of "env" with a "command", may do so'
+        )
     if expression in variables.editor:
         return variables.editor[expression]
     match = _NAME.fullmatch(expression)

@@ -38,7 +38,7 @@ class MemoryOfShared:
         self._memory = memory
 
     async def recall_lists(self, specs: Sequence[ServerSpec]) -> Mapping[str, Mapping[str, Any]]:
-        return await self._memory.recall_lists([spec for spec in specs if not spec.auth.per_caller])
+        return await self._memory.recall_lists([spec for spec in specs if not spec.is_of_each_caller])
 
     async def store_lists(self, state: UpstreamState, lists: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         del state, lists

@@ -191,7 +191,7 @@ class Relay:
     def _is_own(self, server: str) -> bool:
         """Whether a server acts as each caller."""
         state = self._states().get(server)
-        return state is not None and state.spec.auth.per_caller and self._own_states(LOCAL.principal) is not None
+        return state is not None and state.spec.is_of_each_caller and self._own_states(LOCAL.principal) is not None
 
     def _of(self, ctx: Context) -> FollowedDirectory:
         """The directory with what exists for the client of a request."""
@@ -424,7 +424,7 @@ class Relay:
         for known in self._directories:
             if known is self._directories.shared:
                 self._announce(known.on_state(state))
-            elif not state.spec.auth.per_caller:
+            elif not state.spec.is_of_each_caller:
                 known.on_state(state)
 
     def on_gone(self, server: str) -> None:
