@@ -353,7 +353,7 @@ task = Table(
     Column("selection", Text, nullable=False),
     Column("is_unchanged", Integer, nullable=False),
     Column("until_ms", BigInteger, nullable=False),
-    Index("ix_task_caller", "caller"),
+    Index("ix_task_caller_until_ms", "caller", "until_ms"),
     Index("ix_task_until_ms", "until_ms"),
 )
 
