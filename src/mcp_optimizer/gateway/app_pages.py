@@ -69,19 +69,22 @@ class AppPages:
         """A tool's result with the URIs of pages as clients know them. `adds`: with the tool's own page, if the result
         names none, because a host knows only which of our tools was called.
         """
-        schemes, app = self.schemes, tool.record.app
-        meta = result.get("_meta")
-        said = app_tool(meta)
+        meta, content, app = result.get("_meta"), result.get("content"), tool.record.app
+        said = app_tool(meta) if meta else None
         page = said.page if said is not None else ""
         if not page and adds and app is not None:
             page = app.page
+        linked = isinstance(content, list) and any(map(_names_page, content))
+        if not page and not linked:
+            # Almost every call: the names of all servers are then looked at by none.
+            return result
+        schemes = self.schemes
         if page:
             known = schemes.page(tool.server, page)
             result = {**result, "_meta": with_page(meta if isinstance(meta, dict) else {}, known)}
-        content = result.get("content")
-        if not schemes.are_several or not isinstance(content, list) or not any(map(_names_page, content)):
+        if not linked or not schemes.are_several:
             return result
-        return {**result, "content": [self._renamed(schemes, tool.server, block) for block in content]}
+        return {**result, "content": [self._renamed(schemes, tool.server, block) for block in content or ()]}
 
     def _renamed(self, schemes: ServerSchemes, server: str, block: Any) -> Any:
         if not _names_page(block):
