@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from mcp_optimizer.domain.naming import ServerNames, ServerSchemes, public_names, public_uris
-from mcp_optimizer.errors import CallTimeout, UpstreamError
+from mcp_optimizer.errors import CallTimeout, UpstreamError, UpstreamRefusal
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.listing import Cursor
@@ -239,7 +239,13 @@ class Listings:
         cursor = Cursor()
         ttl_ms, scope = _TTL_MS if self._tells_changes(server, kind) else 0, "private"
         while cursor.has_more and len(entries) < self._limits.listed_items:
-            page = await self._call(server, kind.method, cursor.params)
+            try:
+                page = await self._call(server, kind.method, cursor.params)
+            except UpstreamRefusal as error:
+                # Servers may declare resources and answer for no templates; that is an empty list, and no failure.
+                if kind is TEMPLATES and error.code == types.METHOD_NOT_FOUND:
+                    break
+                raise
             take_entries(page.get(kind.result_key), kind, self._limits.listed_items, server, entries)
             ttl_ms = page["ttlMs"] if isinstance(page.get("ttlMs"), int) else ttl_ms
             scope = str(page.get("cacheScope", scope))

@@ -6,13 +6,14 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import mcp_types as types
 import pytest
 from mcp import MCPError
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.naming import ServerSchemes, public_uris
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.errors import InvalidRequest, ServerUnavailable
+from mcp_optimizer.errors import InvalidRequest, ServerUnavailable, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.serving.relay.directory import Directory
 from mcp_optimizer.serving.relay.listings import PROMPTS, RESOURCES, TEMPLATES, page
@@ -55,6 +56,20 @@ async def test_a_uri_stays_as_it_is_where_it_is_unique() -> None:
     found = await Servers().directory.listed(RESOURCES)
     assert [entry.public for entry in found.entries] == ["file:///a", "files+file:///both", "my-notes+file:///both"]
     assert found.entries[0].definition == {"uri": "file:///a", "x": None}
+
+
+async def test_a_server_with_resources_and_no_method_for_templates_has_an_empty_list_of_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class WithoutTemplates(Servers):
+        async def call(self, server: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+            if server == "files" and method != RESOURCES.method:
+                raise UpstreamRefusal(server, types.METHOD_NOT_FOUND, "Method not found")
+            return await super().call(server, method, params)
+
+    directory = WithoutTemplates().directory
+    assert [entry.server for entry in (await directory.listed(TEMPLATES)).entries] == ["my notes"]
+    assert not caplog.records
 
 
 async def test_every_public_uri_leads_back_to_its_server() -> None:
