@@ -55,6 +55,7 @@ async def test_tools_and_servers_print_json(config: Path) -> None:
     assert listed["total_tokens"] == sum(tool["tokens"] for tool in listed["tools"])
     [server] = (await command("servers", "--config", config, "--json", cold=True)).json["servers"]
     assert (server["status"], server["tools"], server["tokens"]) == ("starts when needed", 9, listed["total_tokens"])
+    assert server["sent_tokens"] == sum(tool["sent_tokens"] for tool in listed["tools"]) < server["tokens"]
 
 
 async def test_demo_shows_what_it_saves_and_calls_a_tool(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_new_user_is_led_to_a_connected_client(tmp_path: Path) -> None:
         terminal.type("y\n")
         shown = terminal.until("Connect Cursor? [y/N]")
         assert "9 tools" in shown
-        assert "in every prompt of a client that lists all of them" in shown
+        assert "of them (name, description, input schema) in every prompt" in " ".join(shown.split())
         assert "2 servers, 1 with a problem" in shown
         terminal.type("y\n")
         terminal.until("Switch them off in Cursor? [y/N]")

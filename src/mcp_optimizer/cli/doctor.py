@@ -30,7 +30,7 @@ from mcp_optimizer.cli.command_gateway import (
 )
 from mcp_optimizer.cli.command_options import JsonFlag, complete_server, with_settings
 from mcp_optimizer.cli.server_advice import advise
-from mcp_optimizer.cli.terminal import console, print_json, say_next
+from mcp_optimizer.cli.terminal import console, definition_costs, print_json, say_next
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import CatalogError, ConfigurationError, listed
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
@@ -386,10 +386,10 @@ def _show(rows: list[dict[str, Any]], about: dict[str, str]) -> None:
 
 
 def _show_total(rows: list[dict[str, Any]]) -> None:
-    tools, tokens = (sum(row[key] for row in rows) for key in ("tools", "tokens"))
+    # A gateway of an earlier version says nothing about what is sent.
+    tools, tokens, sent = (sum(row.get(key, 0) for row in rows) for key in ("tools", "tokens", "sent_tokens"))
     if tools:
-        told = f"{counted(tools, 'tool')}: {tokens:,} tokens in every prompt of a client that lists all of them"
-        console().print(told, soft_wrap=True)
+        console().print(definition_costs(tools, tokens, sent or tokens), soft_wrap=True)
         say_next("mcp-optimizer connect CLIENT   (puts the gateway into a client)", "mcp-optimizer find REQUEST")
 
 

@@ -146,8 +146,8 @@ async def _show_demo(optimizer: Optimizer) -> None:
     snapshot = optimizer.snapshot
     for state in optimizer.servers():
         tools = [tool for tool in snapshot.running if tool.server == state.name]
-        tokens = sum(tool.tokens for tool in tools)
-        out.print(f"[bold]{state.name}[/]: {counted(len(tools), 'tool')}, {tokens:,} tokens")
+        sent = sum(tool.record.sent_tokens for tool in tools)
+        out.print(f"[bold]{state.name}[/]: {counted(len(tools), 'tool')}, {sent:,} tokens")
     out.print(
         f"Without mcp-optimizer, every prompt carries all {len(snapshot.running)} tools: "
         f"[bold]{snapshot.sent_tokens:,} tokens[/] (name, description, input schema), unless the client loads tools on "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.runtime.terminal_text import in_a_line, printable, printable_json
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, ConsoleRenderable
@@ -50,6 +50,14 @@ class _Printable:
 def print_json(value: Any) -> None:
     """Print one object on one line, for programs."""
     print(printable_json(json.dumps(value, ensure_ascii=False)))
+
+
+def definition_costs(tools: int, tokens: int, sent_tokens: int) -> str:
+    """What tools cost before one of them is called: all of their definitions, and what of them clients send."""
+    return (
+        f"{counted(tools, 'tool')}: {tokens:,} tokens of definitions. A client that lists them all sends "
+        f"{sent_tokens:,} of them (name, description, input schema) in every prompt"
+    )
 
 
 def say_next(*steps: str) -> None:

@@ -18,7 +18,7 @@ import typer
 
 from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, started
 from mcp_optimizer.cli.command_options import JsonFlag, complete_server, complete_tool, with_settings
-from mcp_optimizer.cli.terminal import console, print_json
+from mcp_optimizer.cli.terminal import console, definition_costs, print_json
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable, printable_json
@@ -283,7 +283,7 @@ def tools(
 
     found = Inquiry(settings, flags, fresh).answer(ToolsRequest(server=server_name or server))
     if as_json:
-        rows = [{key: row[key] for key in ("name", "server", "tokens")} for row in found]
+        rows = [{key: row[key] for key in ("name", "server", "tokens", "sent_tokens") if key in row} for row in found]
         print_json({"tools": rows, "total_tokens": sum(row["tokens"] for row in found)})
     else:
         _show_tools(console(), found)
@@ -301,5 +301,6 @@ def _show_tools(out: Console, found: list[dict[str, Any]]) -> None:
     for row in found:
         table.add_row(*map(Text, (f"{row['tokens']:,}", row["name"], row["server"], row["summary"])))
     out.print(table)
-    tokens = sum(row["tokens"] for row in found)
-    out.print(f"[bold]{counted(len(found), 'tool')}, {tokens:,} tokens[/] in every prompt without mcp-optimizer")
+    # A gateway of an earlier version says nothing about what is sent.
+    tokens, sent = (sum(row.get(key, 0) for row in found) for key in ("tokens", "sent_tokens"))
+    out.print(definition_costs(len(found), tokens, sent or tokens), soft_wrap=True)

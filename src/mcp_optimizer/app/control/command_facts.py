@@ -36,7 +36,16 @@ def found_facts(found: FoundTools) -> dict[str, Any]:
 def tool_rows(tools: list[CatalogTool]) -> list[dict[str, Any]]:
     """Tools with their cost, the largest first."""
     ordered = sorted(tools, key=lambda tool: (-tool.tokens, tool.name))
-    return [{"name": t.name, "server": t.server, "tokens": t.tokens, "summary": summary(t)} for t in ordered]
+    return [
+        {
+            "name": tool.name,
+            "server": tool.server,
+            "tokens": tool.tokens,
+            "sent_tokens": tool.record.sent_tokens,
+            "summary": summary(tool),
+        }
+        for tool in ordered
+    ]
 
 
 def result_facts(result: dict[str, Any]) -> dict[str, Any]:
@@ -91,6 +100,7 @@ def server_facts(snapshot: Snapshot, state: UpstreamState) -> dict[str, Any]:
         "transport": state.spec.transport.value,
         "tools": len(tools),
         "tokens": sum(tool.tokens for tool in tools),
+        "sent_tokens": sum(tool.record.sent_tokens for tool in tools),
     }
     if state.reason:
         facts["reason"] = state.reason
