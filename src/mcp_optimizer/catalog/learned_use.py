@@ -1,7 +1,8 @@
-"""Learns from use which of the tools that a search returned was then called, by the same caller.
+"""Learns from use which of the tools that a search returned was then called, by the same caller, and with which of its
+optional parameters.
 
 The gateway reports searches and calls and asks for a prior; the counts are stored in the background. Only keyed hashes
-and counts are kept, never texts or arguments. The prior decides only between nearly equal matches: its cap is well
+and counts are kept, never texts or values. The prior decides only between nearly equal matches: its cap is well
 below the difference between a better and a worse match.
 """
 
@@ -26,6 +27,9 @@ MOST_PRIOR: Final = 0.03
 
 MOST_TERMS: Final = 12
 _MOST_COUNT: Final = 1_000
+_LEAST_USUAL: Final = 2
+"""Calls with a parameter from which on it is usual."""
+
 _DOUBT: Final = 3.0
 """Calls of other tools that are assumed for each term, because a single call proves little."""
 
@@ -74,6 +78,15 @@ class UseTable:
         prior: Floats = np.float32(MOST_PRIOR) * shares.mean(axis=0)
         return prior
 
+    def usual(self, parameters: Iterable[str], tool: str) -> list[str]:
+        """Those of these parameters of a tool that calls had more than once, the most frequent first."""
+        counted = [
+            (-count, name)
+            for name in parameters
+            if (count := self._counts.get(self.hashed(_as_term(name)), {}).get(tool, 0)) >= _LEAST_USUAL
+        ]
+        return [name for _, name in sorted(counted, key=lambda pair: pair[0])]
+
     def _add(self, term: str, tool: str, count: int) -> None:
         tools = self._counts.setdefault(term, {})
         self._pairs += tool not in tools
@@ -85,6 +98,11 @@ class UseTable:
         self._counts, self._pairs = {}, 0
         for count, term, tool in ordered[len(ordered) // 2 :]:
             self._add(term, tool, count)
+
+
+def _as_term(parameter: str) -> str:
+    """A parameter among terms. A term has no space."""
+    return f"parameter {parameter}"
 
 
 logger = logging.getLogger(__name__)
@@ -146,15 +164,23 @@ class LearnedUse:
         while len(self._searches) > _MOST_CALLERS:
             self._searches.popitem(last=False)
 
-    def called(self, caller: str, server: str, name: str) -> None:
-        """Count a successful call if the caller's last search returned the tool."""
+    def usual(self, server: str, name: str, parameters: Iterable[str]) -> list[str]:
+        """Those of these parameters of a tool that earlier calls had, the most frequent first."""
+        return self._table.usual(parameters, self._table.tool(server, name)) if self._table is not None else []
+
+    def called(self, caller: str, server: str, name: str, parameters: Iterable[str] = ()) -> None:
+        """Count a successful call, and those of the tool's optional parameters that it had, if the caller's last search
+        returned the tool.
+        """
         search = self._searches.get(caller)
         is_recent = search is not None and time.monotonic() - search.at < _REMEMBERED
         if self._table is None or search is None or not is_recent or (server, name) not in search.tools:
             return
         # Count once per search: twenty calls in a loop are one choice.
         del self._searches[caller]
-        self._changed |= self._table.count(search.terms, self._table.tool(server, name))
+        tool = self._table.tool(server, name)
+        self._changed |= self._table.count(search.terms, tool)
+        self._changed |= self._table.count(map(_as_term, parameters), tool)
         if not self._writing:
             self._writing.spawn(self._write())
 

@@ -39,6 +39,7 @@ _MOST_MATCHING = 4
 _MOST_NAMED = 12
 _LONGEST_NAME = 40
 _DEEPEST = 3
+_MOST_OF_A_CALL = 3
 _LETTERS_OF_RULES = 1_200
 """Maximum total length of the lines that a folded signature keeps for their rules."""
 
@@ -55,8 +56,7 @@ def brief(tool: McpTool, wanted: Collection[str], named: int = 0) -> str | None:
     if not _COMBINED.isdisjoint(schema) or len(required) > _MOST_REQUIRED:
         return None
     optional = [name for name in members if name not in frozenset(required)]
-    wanted = frozenset(wanted) - terms_of(tool.name)
-    matching = [name for name in optional if not terms_of(name).isdisjoint(wanted)][:_MOST_MATCHING]
+    matching = asked_for(tool, wanted)[:_MOST_MATCHING]
     types = _Types(schema)
     shown = [f"{_spelt(name)}: {types.of(members.get(name))}" for name in required]
     shown += [f"{_spelt(name)}?: {types.of(members[name])}" for name in matching]
@@ -67,14 +67,54 @@ def brief(tool: McpTool, wanted: Collection[str], named: int = 0) -> str | None:
     return f"({', '.join(shown)}) {short(opening(tool.description or ''))}".strip()
 
 
-def call_of(tool: McpTool) -> str:
-    """The names of the required parameters in brackets, and a mark for further ones: enough to try a call."""
-    required = list(dict.fromkeys(required_of(tool.input_schema)))
+def call_of(tool: McpTool, useful: Collection[str] = ()) -> str:
+    """The names of the required parameters in brackets, those optional ones that are useful, and a mark for further
+    ones: enough to try a call.
+    """
+    schema = tool.input_schema
+    members, required = properties_of(schema), list(dict.fromkeys(required_of(schema)))
     shown = ", ".join(map(_spelt, required[:_MOST_MEMBERS]))
     if len(shown) > _LONGEST_OBJECT or len(required) > _MOST_MEMBERS:
         return "(…)"
-    has_more = len(properties_of(tool.input_schema)) > len(required) or not _COMBINED.isdisjoint(tool.input_schema)
-    return f"({', '.join([shown, '…'] if shown else ['…'])})" if has_more else f"({shown})"
+    optional = [name for name in useful if name in members and name not in required and len(name) <= _LONGEST_NAME]
+    chosen = [_with_values(name, members[name], schema) for name in optional[:_MOST_OF_A_CALL]]
+    has_more = len(members) > len(required) + len(chosen) or not _COMBINED.isdisjoint(schema)
+    return f"({', '.join([*filter(None, [shown]), *chosen, *(['…'] if has_more else [])])})"
+
+
+def _with_values(name: str, schema: Any, root: Schema) -> str:
+    """An optional parameter's name; with its values if it has a few."""
+    values = _Types(root).of(schema) if isinstance(schema, dict) and listed(schema, "enum") else ""
+    return f"{_spelt(name)}?: {values}" if "|" in values else f"{_spelt(name)}?"
+
+
+def asked_for(tool: McpTool, wanted: Collection[str]) -> list[str]:
+    """The optional parameters with a term in their names that a request has or asks for."""
+    required = frozenset(required_of(tool.input_schema))
+    wanted = frozenset(wanted) - terms_of(tool.name)
+    optional = (name for name in properties_of(tool.input_schema) if name not in required)
+    return [name for name in optional if not terms_of(name).isdisjoint(wanted)]
+
+
+def with_what_it_asks_for(wanted: Collection[str]) -> frozenset[str]:
+    """The terms of a request, and those of parameters that such requests need: "oldest" needs one that sorts."""
+    said = frozenset(wanted)
+    return said.union(*(parameters for words, parameters in _NEEDED if not words.isdisjoint(said)))
+
+
+_NEEDED = (
+    (
+        frozenset(
+            terms(
+                "oldest newest latest earliest recent largest smallest biggest highest lowest most least longest "
+                "shortest cheapest top sorted"
+            )
+        ),
+        frozenset(terms("sort order")),
+    ),
+    (frozenset(terms("since after before until between")), frozenset(terms("since after before until start end date"))),
+)
+"""Words of requests, and words in the names of the parameters with which they are met."""
 
 
 def begins_with_parameter(signature: str, names: Collection[str]) -> bool:

@@ -6,7 +6,8 @@ inside a schema, and `compression/references.py` resolves references.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
@@ -21,6 +22,12 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 def required_of(schema: Mapping[str, Any]) -> list[str]:
     """The names of the members that an object must have, in their order."""
     return names(schema.get("required"))
+
+
+def optional_in(schema: Mapping[str, Any], given: Iterable[str], most: int = 100) -> list[str]:
+    """Those of the given names, and at most so many, that an object may have and need not have."""
+    members, required = properties_of(schema), frozenset(required_of(schema))
+    return list(islice((name for name in given if name in members and name not in required), most))
 
 
 def reference_of(schema: Mapping[str, Any]) -> str | None:

@@ -20,6 +20,7 @@ from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.hidden_text import without_hidden
+from mcp_optimizer.domain.json_schema import optional_in, properties_of
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Risk
 from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, quoted
@@ -357,12 +358,23 @@ class Finder:
             return ""
         return f"{text}\n{ending}" if ending else text
 
+    def _usual(self, tool: CatalogTool) -> Sequence[str]:
+        if self._use is None:
+            return ()
+        schema = tool.record.details.input_schema
+        return self._use.usual(tool.server, tool.record.name, optional_in(schema, properties_of(schema)))
+
     def _signatures(
         self, found: FoundTools, snapshot: Snapshot, query: Query, seen: ShownInConversation | None, budget: int
     ) -> str:
         room = self._limits.reply_tokens - _AROUND
         sources = TextSources(
-            self._forms, self._count, room, lambda tool: self._shape(tool, query.principal), partial(_about, snapshot)
+            self._forms,
+            self._count,
+            room,
+            lambda tool: self._shape(tool, query.principal),
+            partial(_about, snapshot),
+            self._usual,
         )
         text = reply_text(found, sources, budget, frozenset(terms(query.text)), seen)
         return f"{text}\n{_AS_A_SCRIPT}" if self._stubs is not None and found.parts else text

@@ -25,6 +25,7 @@ from mcp_optimizer.catalog.learned_use import LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.compression.groups import as_grouped, expand, misused
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
+from mcp_optimizer.domain.json_schema import optional_in
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import is_task
 from mcp_optimizer.errors import (
@@ -285,7 +286,7 @@ class Gateway:
             )
             result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError") and not self.own(caller).is_own(server):
-                self._use.called(caller.conversation, server, name)
+                self._use.called(caller.conversation, server, name, optional_in(details.input_schema, arguments))
             return record.result(with_origin(self.pages.in_result(tool, result), server, name, details.annotations))
 
     async def pass_on(

@@ -16,11 +16,20 @@ from dataclasses import dataclass, field
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.tool_forms import ToolForms, skill_note
-from mcp_optimizer.compression.brief import begins_with_parameter, brief, call_of, condensed, folded
+from mcp_optimizer.compression.brief import (
+    asked_for,
+    begins_with_parameter,
+    brief,
+    call_of,
+    condensed,
+    folded,
+    with_what_it_asks_for,
+)
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.compression.value_spelling import end_of_brackets
 from mcp_optimizer.domain.json_schema import ANY_OBJECT, properties_of
 from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools
+from mcp_optimizer.search.words import terms
 
 _MOST_CONVERSATIONS = 1_000
 _MOST_SHOWN = 100
@@ -86,6 +95,9 @@ _LONGEST_PART = 60
 _WITH_SHAPES = 2
 """Number of tools in a reply that state what they return."""
 
+_LONGEST_SHAPE_OF_A_CALL = 60
+"""Characters up to which what a tool returns is stated after its call."""
+
 _SAYS_LITTLE = re.compile(r"\{\w+\??\}|\[?\w+\]?")
 """A shape not worth showing: a single key around a text, or a single value."""
 
@@ -108,6 +120,8 @@ class TextSources:
     """What a tool returns, if known."""
     about: Callable[[str], str]
     """What is known about a server: its purpose, where it works, its instructions."""
+    usual: Callable[[CatalogTool], Sequence[str]] = lambda _tool: ()
+    """The optional parameters that earlier calls of a tool had, the most frequent first."""
 
 
 def reply_text(
@@ -118,7 +132,8 @@ def reply_text(
     seen: ShownInConversation | None = None,
 ) -> str:
     """The text of a search reply for a model. `wanted`: the terms of the request."""
-    writer = _Writer(sources, budget, frozenset(wanted), seen if seen is not None else ShownInConversation())
+    seen = seen if seen is not None else ShownInConversation()
+    writer = _Writer(sources, budget, with_what_it_asks_for(wanted), seen)
     if found.parts:
         for waiting, part in zip(range(len(found.parts), 0, -1), found.parts, strict=True):
             writer.one_action(part, max(writer.left // waiting, _LEAST_PART))
@@ -185,8 +200,19 @@ class _Writer:
         else:
             self._write(best.tool, self._best_that_fits(best, budget))
         if others:
-            called = _by_server([hit.tool for hit in others[:_MOST_OTHERS]], best.tool.server, _call)
+            wanted = with_what_it_asks_for(terms(part.request))
+            alternatives = [hit.tool for hit in others[:_MOST_OTHERS]]
+            called = _by_server(alternatives, best.tool.server, lambda tool: self._useful_call(tool, wanted))
             self.lines.append(f"or: {called}")
+
+    def _useful_call(self, tool: CatalogTool, wanted: Collection[str]) -> str:
+        """The call of a tool that is not described: with the optional parameters that the action, or use, speaks for,
+        and what it returns.
+        """
+        useful = dict.fromkeys([*asked_for(tool.record.details, wanted), *self.sources.usual(tool)])
+        call = _printable(f"{tool.name}{call_of(tool.record.details, useful)}")
+        shape = _printable(self.sources.shape(tool))
+        return f"{call} -> {shape}" if shape and len(shape) <= _LONGEST_SHAPE_OF_A_CALL else call
 
     def more(self, further: Iterable[CatalogTool]) -> None:
         """Writes the servers, and the tools that are only named."""

@@ -107,3 +107,28 @@ async def test_a_loop_of_calls_is_one_choice_and_a_gateway_without_a_database_le
     assert again is not None
     assert again.tolist() == once.tolist()
     await use.stop()
+
+
+async def test_parameters_that_calls_had_more_than_once_are_usual_and_still_known_after_a_restart(
+    database: Database,
+) -> None:
+    use = await learner(database)
+    for parameters in (["page", "sort_by"], ["sort_by"], ["sort_by", "page"], ["owner"]):
+        use.searched("anna", ASKED, TOOLS)
+        use.called("anna", *TOOLS[0], parameters)
+    names = ["owner", "page", "sort_by", "title"]
+    assert use.usual(*TOOLS[0], names) == ["sort_by", "page"]
+    assert use.usual(*TOOLS[1], names) == []
+    await use.stop()
+    again = await learner(database)
+    assert again.usual(*TOOLS[0], names) == ["sort_by", "page"]
+    assert again.usual(*TOOLS[0], ["page"]) == ["page"]
+    await database.close()
+
+
+async def test_a_parameter_is_no_word_of_a_request() -> None:
+    use = await learner(None)
+    use.searched("anna", ["other"], TOOLS)
+    use.called("anna", *TOOLS[0], ["sort"])
+    assert use.prior(["sort"], TOOLS) is None
+    await use.stop()

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.compression.brief import brief, call_of, folded
+from mcp_optimizer.compression.brief import asked_for, brief, call_of, folded, with_what_it_asks_for
 from mcp_optimizer.compression.signature import signature
 from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.search.words import terms
 
 
 def tool(properties: dict[str, Any], required: list[str] | None = None, **more: Any) -> McpTool:
@@ -80,6 +81,24 @@ def test_the_parameters_of_a_call_are_named_if_they_are_few() -> None:
     assert call_of(tool({"page": NUMBER})) == "(…)"
     assert call_of(tool({})) == "()"
     assert call_of(tool({}, [f"p{number}" for number in range(9)])) == "(…)"
+
+
+def test_a_call_shows_a_few_useful_optional_parameters_and_the_values_that_they_can_have() -> None:
+    listing = tool({"board": NUMBER, "sort_by": {"enum": ["due", "created"]}, "page": NUMBER, "owner": TEXT}, ["board"])
+    assert call_of(listing, ["sort_by"]) == "(board, sort_by?: 'due'|'created', …)"
+    assert call_of(listing, ["owner", "page", "sort_by"]) == "(board, owner?, page?, sort_by?: 'due'|'created')"
+    assert call_of(listing, ["board", "unknown"]) == "(board, …)"
+    hostile = tool({"x" * 500: TEXT, "y": {"enum": ["long" * 100, "z"]}})
+    assert call_of(hostile, ["x" * 500, "y"]) == "(y?, …)"
+
+
+@pytest.mark.parametrize(
+    ("request_", "needed"),
+    [("the oldest cards", ["sort_by", "order"]), ("cards since May", ["created_after"]), ("cards of anna", [])],
+)
+def test_words_of_a_request_ask_for_parameters_with_other_names(request_: str, needed: list[str]) -> None:
+    listing = tool({"sort_by": TEXT, "created_after": TEXT, "order": TEXT, "board": NUMBER}, ["board"])
+    assert asked_for(listing, with_what_it_asks_for(terms(request_))) == needed
 
 
 def test_a_folded_signature_names_its_optional_parameters_and_keeps_the_others() -> None:

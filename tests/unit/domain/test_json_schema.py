@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
+from mcp_optimizer.domain.json_schema import listed, named, optional_in, properties_of, reference_of, required_of
 
 plain = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 anything = plain | st.lists(plain, max_size=3) | st.dictionaries(st.text(max_size=5), plain, max_size=3)
@@ -42,3 +42,9 @@ def test_reading_leaves_a_schema_as_it_is_and_an_empty_one_shares_nothing() -> N
     first = properties_of({})
     first["a"] = 1
     assert properties_of({}) == {}
+
+
+def test_what_an_object_may_have_and_need_not_is_optional() -> None:
+    schema = {"properties": {"a": True, "b": True, "c": True}, "required": ["a"]}
+    assert optional_in(schema, ["c", "a", "unknown", "b"]) == ["c", "b"]
+    assert optional_in(schema, ["c", "b"], most=1) == ["c"]

@@ -220,6 +220,22 @@ async def test_each_of_several_actions_names_the_next_tools(gateway: Gateway) ->
     assert "or: git_log(repo_path, …), git_add(repo_path, …)" in text
 
 
+async def test_the_next_tools_have_the_optional_parameters_that_the_action_speaks_for_and_what_they_return() -> None:
+    searching = McpTool(
+        name="search_cards",
+        description="Search cards of a board.",
+        inputSchema={
+            "type": "object",
+            "properties": {"sort_by": {"enum": ["due", "created"]}, "owner": TEXT, **{f"f{n}": TEXT for n in range(9)}},
+        },
+        outputSchema={"type": "object", "properties": {"id": TEXT, "title": TEXT}, "required": ["id", "title"]},
+    )
+    listing = tool("list_cards", "List cards of a board.", {"board": TEXT})
+    gateway = await gateway_over(running("kanban", listing, searching), GIT)
+    text = await text_of(gateway, "find the oldest cards of a board; show the commit logs")
+    assert "or: search_cards(sort_by?: 'due'|'created', …) -> {id, title}" in text
+
+
 async def test_a_name_among_several_actions_gives_all_of_that_tool(gateway: Gateway) -> None:
     text = await text_of(gateway, "show the commit logs; create_card")
     assert "field_59, deadline: str" in text
