@@ -145,7 +145,7 @@ def show_found(out: Console, found: dict[str, Any]) -> None:
     # A search without results saves nothing.
     if found["rows"]:
         out.print(
-            f"[bold]{metrics['returned_tokens']:,}[/] of {metrics['baseline_tokens']:,} tokens: "
+            f"[bold]{metrics['returned_tokens']:,}[/] of {metrics['baseline_tokens']:,} tokens of definitions: "
             f"[green]{metrics['tokens_saved']:,} saved ({metrics['savings_percentage']:.1f} %)[/]; "
             f"a model reads {found['response']['reply_tokens']:,}"
         )
