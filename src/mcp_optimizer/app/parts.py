@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from mcp_optimizer.app.shared_lists import SharedLists
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.admissions import ToolAdmission
 from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.learned_holdings import LearnedHoldings
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes
 from mcp_optimizer.catalog.learned_use import LearnedUse
 from mcp_optimizer.catalog.own_listings import AdmitsShown, OwnListings
@@ -73,8 +74,9 @@ from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.signposts import Keep, KnownSignpost, Signposts
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.results.cache import ResultCache
+from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.results.pipeline import Learn, Results
 from mcp_optimizer.results.result_store import ResultStore, StoreLimits
 from mcp_optimizer.runtime.deferred_work import ForegroundGate
 from mcp_optimizer.runtime.local_names import LocalNames
@@ -137,8 +139,20 @@ def result_store(settings: Settings, storage: Storage) -> ResultStore:
     return ResultStore(storage.kept_results, limits, storage.breaker)
 
 
+def learning(shapes: LearnedShapes | None, holdings: LearnedHoldings | None) -> Learn:
+    """What is learned from a result: the keys it has, and what its server holds."""
+
+    def learn(call: Call, value: Callable[[], Any]) -> None:
+        if shapes is not None:
+            shapes.learn(call.shape_key, value)
+        if holdings is not None:
+            holdings.learn(call.caller.principal.id, call.server, call.tool, value)
+
+    return learn
+
+
 def results_of(
-    settings: Settings, counter: TokenCounter, store: ResultStore, shapes: LearnedShapes | None, cache: ResultCache
+    settings: Settings, counter: TokenCounter, store: ResultStore, learn: Learn, cache: ResultCache
 ) -> Results:
     return Results(
         Estimator(settings.token_estimate, counter),
@@ -147,7 +161,7 @@ def results_of(
         cache,
         price_of_results(settings),
         settings.limits,
-        shapes.learn if shapes is not None else None,
+        learn,
     )
 
 
@@ -229,7 +243,8 @@ def build_parts(
     cache = ResultCache(settings.cache_megabytes, others=announcements)
     announcements.listen(ChangeKind.WRITTEN, cache.forget)
     kept = result_store(settings, storage)
-    results = results_of(settings, counter, kept, shapes, cache)
+    holdings = LearnedHoldings() if settings.learn_from_use else None
+    results = results_of(settings, counter, kept, learning(shapes, holdings), cache)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
     policy = policy_of(settings)
     permissions = Permissions(
@@ -251,6 +266,7 @@ def build_parts(
         stubs=script_stubs(settings),
         tasks=book,
         arrivals=arrivals,
+        holdings=holdings,
         says_savings=settings.find_savings,
     )
     relay = Relay(

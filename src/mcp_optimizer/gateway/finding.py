@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache, partial
 
 from mcp_optimizer.access.policy.risk import risk_by_definition
 from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.learned_holdings import LearnedHoldings
 from mcp_optimizer.catalog.learned_use import LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
 from mcp_optimizer.compression.notes import opening
@@ -190,6 +191,7 @@ class Finder:
         use: LearnedUse | None = None,
         shape: Callable[[CatalogTool, str], str] = lambda _tool, _principal: "",
         stubs: Stubs | None = None,
+        holdings: LearnedHoldings | None = None,
         *,
         says_savings: bool = True,
     ) -> None:
@@ -201,6 +203,7 @@ class Finder:
         self._use = use
         self._shape = shape
         self._stubs = stubs
+        self._holdings = holdings
         self._says_savings = says_savings
 
     def use(self, find_limit: int, find_tokens: int, *, says_savings: bool) -> None:
@@ -358,6 +361,10 @@ class Finder:
             return ""
         return f"{text}\n{ending}" if ending else text
 
+    def _about(self, snapshot: Snapshot, principal: str, server: str) -> str:
+        held = self._holdings.told(principal, server) if self._holdings is not None else ""
+        return "; ".join(filter(None, [_about(snapshot, server), held]))
+
     def _usual(self, tool: CatalogTool) -> Sequence[str]:
         if self._use is None:
             return ()
@@ -373,7 +380,7 @@ class Finder:
             self._count,
             room,
             lambda tool: self._shape(tool, query.principal),
-            partial(_about, snapshot),
+            partial(self._about, snapshot, query.principal),
             self._usual,
         )
         text = reply_text(found, sources, budget, frozenset(terms(query.text)), seen)

@@ -20,6 +20,7 @@ from mcp_optimizer.access.audit.recording import recording
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.catalog.learned_holdings import LearnedHoldings
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes, shape_text
 from mcp_optimizer.catalog.learned_use import LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
@@ -111,6 +112,7 @@ class Gateway:
         tasks: TaskBook | None = None,
         arrivals: Arrivals | None = None,
         *,
+        holdings: LearnedHoldings | None = None,
         says_savings: bool = True,
     ) -> None:
         self._trail = trail
@@ -128,7 +130,7 @@ class Gateway:
         self.results = results
         stubs = stubs and stubs.but_not_of(self.built_in.has)
         counting = (forms, results.count_or_most, find_limit, find_tokens, limits)
-        self._finder = Finder(*counting, use, self.shape, stubs, says_savings=says_savings)
+        self._finder = Finder(*counting, use, self.shape, stubs, holdings, says_savings=says_savings)
         self.pages = AppPages(lambda: catalog.snapshot, forms)
         self._turns = CallerThreads("searches", limits.waiting_searches, _SEARCHES)
         self._checks = CallerThreads("large calls", limits.requests, _LARGE_CALLS)

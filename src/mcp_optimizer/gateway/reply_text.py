@@ -216,7 +216,9 @@ class _Writer:
 
     def more(self, further: Iterable[CatalogTool]) -> None:
         """Writes the servers, and the tools that are only named."""
-        self.lines += [_printable(f"[{server}] {about}") for server in self._servers if (about := self._about(server))]
+        told = [_printable(f"[{server}] {about}") for server in self._servers if (about := self._about(server))]
+        self.lines += told
+        self.left -= sum(map(self.sources.count, told))
         if self._repeated:
             called = ", ".join(map(_call, self._repeated))
             self.lines.append(f"shown earlier (a search for its name shows it again): {called}")

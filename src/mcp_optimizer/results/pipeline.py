@@ -59,6 +59,7 @@ from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.results.result_store import ResultStore, new_result_id
 from mcp_optimizer.results.result_texts import NO_JSON, Reading, example, marked_as_repeated
 from mcp_optimizer.results.selecting import Selecting, selectable
+from mcp_optimizer.results.table_texts import data_value
 from mcp_optimizer.results.tool_limits import Extent, with_extent
 from mcp_optimizer.runtime.deferred_work import Afterwards
 from mcp_optimizer.token_counter import TokenCounter
@@ -82,7 +83,17 @@ _AS_IT_IS = Treatment(max_rows=0, max_tokens=0, encoding=Encoding.ORIGINAL)
 
 Ask = Callable[[], Awaitable[dict[str, Any]]]
 Choose = Callable[[Projection, Reading], Awaitable[Selection]]
-Learn = Callable[[str, Callable[[], Any]], None]
+_DATA_READ = 20_000
+"""Maximum characters of a text that is no JSON and is read as an example all the same."""
+
+Learn = Callable[[Call, Callable[[], Any]], None]
+
+
+def _example(reading: Reading) -> Any:
+    """An example of the data that a tool returns, also of a text from which `select` can select; NO_JSON if none."""
+    found = example(reading)
+    text = reading.slots[0].text if found is NO_JSON and len(reading.slots) == 1 else ""
+    return data_value(text) if isinstance(text, str) and 0 < len(text) <= _DATA_READ else found
 
 
 @dataclass(frozen=True)
@@ -108,8 +119,8 @@ class Results:
         bounds: Limits = DEFAULT_LIMITS,
         learn: Learn | None = None,
     ) -> None:
-        """`learn` is called soon after a successful result, with the key of its shape and a function that returns an
-        example of its JSON.
+        """`learn` is called soon after a successful result, with the call and a function that returns an example of the
+        data in the result.
         """
         self._learn = learn
         self._later = Afterwards()
@@ -208,7 +219,7 @@ class Results:
         performance = PerformanceInfo.since(started)
         reading = Reading(result)
         if self._learn is not None and not result.get("isError"):
-            self._later.do(partial(self._learn, call.shape_key, partial(example, reading)))
+            self._later.do(partial(self._learn, call, partial(_example, reading)))
         if call.select is not None and not result.get("isError"):
             return await self._selected(reading, call.select, treatment, call, performance)
         return await self._finished(reading, treatment, call, performance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 from typing import Any
@@ -74,7 +75,9 @@ def test_a_large_text_that_is_no_proper_json_does_no_harm(text: str) -> None:
 
 async def test_a_result_that_succeeded_is_learned_before_anything_is_selected_and_an_error_is_not() -> None:
     learned: dict[str, Any] = {}
-    results = Results(Estimator("auto", TokenCounter()), learn=lambda key, value: learned.update({key: value()}))
+    results = Results(
+        Estimator("auto", TokenCounter()), learn=lambda call, value: learned.update({call.shape_key: value()})
+    )
     select = results.projection("total")
 
     async def answered(received: dict[str, Any]) -> dict[str, Any]:
@@ -84,3 +87,16 @@ async def test_a_result_that_succeeded_is_learned_before_anything_is_selected_an
     failed = result('{"code": 3}', isError=True)
     await results.answer(Call("s", "t", definition_hash="e"), partial(answered, failed))
     assert learned == {shape_key("s", "h"): {"total": 3}}
+
+
+@pytest.mark.parametrize("text", ["[{'name': 'trips'}, {'name': 'drivers'}]", "name\trows\ntrips\t7\ndrivers\t9"])
+async def test_a_text_that_can_be_selected_from_is_learned_as_json_is(text: str) -> None:
+    learned: list[Any] = []
+    results = Results(Estimator("auto", TokenCounter()), learn=lambda _call, value: learned.append(value()))
+
+    async def answered() -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": text}]}
+
+    await results.answer(Call("s", "t", definition_hash="h"), answered)
+    await asyncio.sleep(0)
+    assert [row["name"] for row in learned[0]] == ["trips", "drivers"]
