@@ -52,7 +52,9 @@ async def replies_of(world: Path, page: str) -> dict[str, tuple[str, int]]:
             (search["request"], optimizer.gateway.find(search["request"], search["keywords"], detail=Detail.SIGNATURE))
             for search in _SEARCH.finditer(page)
         ]
-    return {request: (one.text, counter.count_tokens(one.text)) for request, one in found}
+    # The page is not about this machine.
+    texts = {request: one.text.replace(str(world), "/home/me") for request, one in found}
+    return {request: (text, counter.count_tokens(text)) for request, text in texts.items()}
 
 
 def main() -> None:

@@ -95,7 +95,7 @@ _LONGEST_PART = 60
 _WITH_SHAPES = 2
 """Number of tools in a reply that state what they return."""
 
-_LONGEST_SHAPE_OF_A_CALL = 60
+_LONGEST_SHAPE_OF_A_CALL = 45
 """Characters up to which what a tool returns is stated after its call."""
 
 _SAYS_LITTLE = re.compile(r"\{\w+\??\}|\[?\w+\]?")
