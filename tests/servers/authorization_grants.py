@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2
+import jwt
 from authlib.oauth2 import OAuth2Error, OAuth2Request
 from authlib.oauth2.rfc6749 import ClientMixin
-from authlib.oauth2.rfc6749.errors import InvalidRequestError
-from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant, ClientCredentialsGrant, RefreshTokenGrant
+from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidRequestError, UnauthorizedClientError
+from authlib.oauth2.rfc6749.grants import (
+    AuthorizationCodeGrant,
+    BaseGrant,
+    ClientCredentialsGrant,
+    RefreshTokenGrant,
+    TokenEndpointMixin,
+)
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7523 import JWTBearerClientAssertion
 from authlib.oauth2.rfc7591 import ClientRegistrationEndpoint
@@ -19,7 +27,15 @@ from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 from authlib.oauth2.rfc9207 import IssuerParameter
 from joserfc.jwk import KeySet
 
-from tests.servers.authorization_records import Code, RegisteredClient, Token
+from tests.servers.authorization_records import SCOPES, Code, RegisteredClient, Token
+from tests.servers.signed_tokens import ID_JAG_TYPE
+
+BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
+ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
+REFRESH_TOKEN = "urn:ietf:params:oauth:token-type:refresh_token"
 
 
 class InvalidTarget(OAuth2Error):
@@ -93,9 +109,115 @@ class OwnAccountGrant(ClientCredentialsGrant):
         target(self.request)
 
 
+class ForPerson(BaseGrant, TokenEndpointMixin):
+    """A grant that presents what another authorization, of a person, has given."""
+
+    request: Any
+
+    def validate_client(self) -> None:
+        client = self.authenticate_token_endpoint_client()
+        if not client.check_grant_type(str(self.GRANT_TYPE)):
+            raise UnauthorizedClientError
+        self.request.client = client
+
+    def saved_token(self) -> dict[str, Any]:
+        scope = self.request.payload.scope or SCOPES[0]
+        token: dict[str, Any] = self.generate_token(user=self.request.user, scope=scope, include_refresh_token=False)
+        self.server.save_token(token, self.request)
+        return token
+
+
+class ExchangeGrant(ForPerson):
+    """RFC 8693: a token of a person's, which we have signed, for one of a server."""
+
+    GRANT_TYPE = EXCHANGE
+
+    def validate_token_request(self) -> None:
+        self.validate_client()
+        sent = self.request.payload.data
+        if sent.get("subject_token_type") not in (ACCESS_TOKEN, ID_TOKEN):
+            raise InvalidRequestError("only access and ID tokens are exchanged")
+        if sent.get("requested_token_type") not in (ACCESS_TOKEN, ID_JAG):
+            raise InvalidRequestError("only access tokens and identity assertions are given")
+        try:
+            claims = self.server.signer.read(sent.get("subject_token", ""))
+        except jwt.PyJWTError:
+            raise InvalidRequestError("the subject_token is not valid") from None
+        place = target(self.request)
+        if self.server.switches.exchange_once:
+            self._note(claims.get("jti", ""), place)
+        self.request.user = claims["sub"]
+        self.validate_requested_scope()
+
+    def create_token_response(self) -> Any:
+        if self.request.payload.data["requested_token_type"] == ID_JAG:
+            return 200, self._assertion(self.request.payload.data), self.TOKEN_RESPONSE_HEADER
+        token = self.saved_token()
+        returns = self.server.switches.exchange_returns
+        token["issued_token_type"] = REFRESH_TOKEN if returns == "other" else ACCESS_TOKEN
+        if returns == "same":
+            token["access_token"] = self.request.payload.data["subject_token"]
+        return 200, token, self.TOKEN_RESPONSE_HEADER
+
+    def _assertion(self, sent: dict[str, str]) -> dict[str, Any]:
+        said = {"sub": self.request.user, "aud": sent["audience"], "resource": sent["resource"]}
+        switches, records = self.server.switches, self.server.records
+        if switches.exchange_audience:
+            said["aud"] = switches.exchange_audience
+        given = self.server.signer.assertion(**said, client_id=switches.assertion_client)
+        records.counts["assertions"] += 1
+        records.secrets.append(given)
+        kind = ACCESS_TOKEN if switches.exchange_returns == "other" else ID_JAG
+        return {"access_token": given, "issued_token_type": kind, "token_type": "N_A", "expires_in": 300}
+
+    def _note(self, name: str, place: str) -> None:
+        if (name, place) in self.server.records.exchanged:
+            self.server.records.counts["replays"] += 1
+            raise InvalidGrantError("this token was exchanged before")
+        self.server.records.exchanged.add((name, place))
+
+
+class AssertionGrant(ForPerson):
+    """RFC 7523 with an identity assertion (ID-JAG) of the one issuer that is trusted."""
+
+    GRANT_TYPE = BEARER
+
+    def validate_token_request(self) -> None:
+        self.validate_client()
+        sent = self.request.payload.data
+        claims = self._checked(sent.get("assertion", ""))
+        if claims["client_id"] != self.request.client.get_client_id() or claims["resource"] != target(self.request):
+            raise InvalidGrantError("the assertion is for another client or resource")
+        if (claims["jti"], "") in self.server.records.exchanged:
+            self.server.records.counts["replays"] += 1
+            raise InvalidGrantError("this assertion was used before")
+        self.server.records.exchanged.add((claims["jti"], ""))
+        self.request.user = claims["sub"]
+        self.validate_requested_scope()
+
+    def create_token_response(self) -> Any:
+        return 200, self.saved_token(), self.TOKEN_RESPONSE_HEADER
+
+    def _checked(self, assertion: str) -> dict[str, Any]:
+        trusted = self.server.options.trusts
+        try:
+            header = jwt.get_unverified_header(assertion)
+            keys = httpx2.get(f"{trusted}/keys", trust_env=False).raise_for_status().json()["keys"]
+            key = next(key for key in keys if key["kid"] == header.get("kid"))
+            if header.get("typ") != ID_JAG_TYPE:
+                raise InvalidGrantError("this is no identity assertion")
+            claims: dict[str, Any] = jwt.decode(
+                assertion, jwt.PyJWK(key), ["ES256"], audience=self.server.issuer, issuer=trusted
+            )
+        except (jwt.PyJWTError, StopIteration):
+            raise InvalidGrantError("the assertion is not valid") from None
+        return claims
+
+
 def target(request: OAuth2Request, given: Code | Token | None = None, redirect_uri: str | None = None) -> str:
     """The `resource` of a request, which must be that of the code or token it presents (RFC 8707)."""
-    resource = request.payload.data.get("resource", "") if request.payload else ""
+    sent = request.payload.data if request.payload else {}
+    resource = str(sent.get("resource") or sent.get("audience") or "")
     if not resource or (given and given.audience != resource):
         raise InvalidTarget("resource is missing or another one", redirect_uri=redirect_uri)
     return resource

@@ -18,6 +18,11 @@ COUNTS = (
     "refreshes",  # those that gave a token
     "reuses",  # refresh tokens presented a second time
     "own_tokens",  # tokens for client credentials
+    "exchange_requests",  # all that arrived, whatever became of them
+    "exchanges",  # those that gave a token
+    "replays",  # tokens or assertions presented a second time, where that is refused
+    "assertions",  # identity assertions given
+    "asserted",  # tokens given for an identity assertion
     "registrations",
     "revocations",
     "key_fetches",
@@ -40,6 +45,20 @@ class Switches:
     """The HTTP status of every refresh."""
     delay_refresh: float = 0
     """Seconds before a refresh is looked at."""
+    fail_exchange: int = 0
+    """The HTTP status of every exchange."""
+    delay_exchange: float = 0
+    """Seconds before an exchange is looked at."""
+    exchange_once: bool = False
+    """A token with a `jti` can be exchanged once for each audience."""
+    exchange_audience: str = ""
+    """The audience of exchanged tokens, in place of the one that was asked for."""
+    exchange_returns: str = ""
+    """`same`: the caller's own token is given back; `other`: the token is said to be of another kind."""
+    assertion_client: str = ""
+    """The client whose identity assertions (ID-JAG) name, which is the gateway as the other authorization server knows
+    it.
+    """
 
 
 @dataclass(frozen=True)
@@ -130,6 +149,8 @@ class Records:
     access_tokens: dict[str, Token] = field(default_factory=dict)
     refresh_tokens: dict[str, Token] = field(default_factory=dict)
     secrets: list[str] = field(default_factory=list)
+    exchanged: set[tuple[str, str]] = field(default_factory=set)
+    """The `jti` and audience of tokens that were exchanged."""
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
     def new_secret(self, prefix: str) -> str:

@@ -2,13 +2,15 @@
 
 python -m tests.servers.authorization_server --port P [--seconds 3] [--rotate] [--no-registration]
     [--no-pkce-metadata] [--methods none,client_secret_basic,client_secret_post,private_key_jwt] [--signed]
+    [--trusts ISSUER]
 
 Prints its issuer once it listens (port 0: any free one). Codes need PKCE with S256; authorization and token requests
 need `resource`, which becomes the audience. With `--rotate` a refresh token works once, and using it again revokes
 every token of that login. A redirect address must equal a registered one, port included. Access tokens live for
-`--seconds`, and are JWTs with `--signed`; codes live until they are used, refresh tokens until they are revoked. POST
-/control sets `Switches` and does what `Endpoints.control` lists; GET returns the counts of `Records` and every secret
-ever given.
+`--seconds`, and are JWTs with `--signed`; codes live until they are used, refresh tokens until they are revoked.
+Identity assertions (ID-JAG) are given to clients that may exchange tokens, and taken from the issuer that it
+`--trusts`. POST /control sets `Switches` and does what `Endpoints.control` lists; GET returns the counts of `Records`
+and every secret ever given.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from tests.servers.authorization_grants import (
+    BEARER,
+    EXCHANGE,
+    AssertionGrant,
     CodeGrant,
+    ExchangeGrant,
     Introspection,
     NamesIssuer,
     OnlyS256,
@@ -48,7 +54,9 @@ from tests.servers.signed_tokens import Signer
 
 METHODS = "none,client_secret_basic,client_secret_post,private_key_jwt"
 COUNTED = {"authorization_code": "codes_exchanged", "refresh_token": "refreshes", "client_credentials": "own_tokens"}
-SENT_SECRETS = ("code_verifier", "client_assertion")
+COUNTED |= {EXCHANGE: "exchanges", BEARER: "asserted"}
+DELAYED = {"refresh_token": "refresh", EXCHANGE: "exchange"}
+SENT_SECRETS = ("code_verifier", "client_assertion", "subject_token", "assertion")
 PAGE = "<!doctype html><title>Allow?</title><form method=post><button>Allow</button></form>"
 
 
@@ -99,6 +107,9 @@ class LoginServer(AuthorizationServer):
         self.register_grant(type("RefreshGrant", (RefreshGrant,), grants | rotates))
         own = {"TOKEN_ENDPOINT_AUTH_METHODS": [method for method in methods if method != "none"]}
         self.register_grant(type("OwnAccountGrant", (OwnAccountGrant,), own))
+        self.register_grant(type("ExchangeGrant", (ExchangeGrant,), own))
+        if options.trusts:
+            self.register_grant(type("AssertionGrant", (AssertionGrant,), own))
         self.register_endpoint(type("Revocation", (Revocation,), {"CLIENT_AUTH_METHODS": methods}))
         self.register_endpoint(Introspection)
         registration: Any = Registration  # an endpoint, though not by its type
@@ -122,7 +133,9 @@ class LoginServer(AuthorizationServer):
         assert request.payload is not None
         login = request.refresh_token.login if request.refresh_token else Login(str(request.user or USER))
         expires_at = time.time() + self.options.seconds
-        saved = Token(request.client.get_client_id(), token["scope"], target(request), expires_at, login)
+        is_exchange = request.payload.grant_type == EXCHANGE
+        audience = (is_exchange and self.switches.exchange_audience) or target(request)
+        saved = Token(request.client.get_client_id(), token["scope"], audience, expires_at, login)
         if self.options.signed:
             token["access_token"] = self.signer.access_token(saved, login.user)
             self.records.secrets.append(token["access_token"])
@@ -157,7 +170,7 @@ def metadata(issuer: str, options: argparse.Namespace) -> AuthorizationServerMet
         "introspection_endpoint": f"{issuer}/introspect",
         "scopes_supported": SCOPES,
         "response_types_supported": ["code"],
-        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
+        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials", EXCHANGE, BEARER],
         "token_endpoint_auth_methods_supported": options.methods.split(","),
         "token_endpoint_auth_signing_alg_values_supported": ["ES256", "RS256"],
         "revocation_endpoint_auth_methods_supported": options.methods.split(","),
@@ -224,11 +237,11 @@ class Endpoints:
 
     async def token(self, request: Request) -> Any:
         asked = await self.form(request)
-        if asked.form.get("grant_type") == "refresh_token":
-            self.records.counts["refresh_requests"] += 1
-            await asyncio.sleep(self.server.switches.delay_refresh)
-            if self.server.switches.fail_refresh:
-                return Response("not now", status_code=self.server.switches.fail_refresh)
+        if (kind := DELAYED.get(asked.form.get("grant_type", ""))) is not None:
+            self.records.counts[f"{kind}_requests"] += 1
+            await asyncio.sleep(getattr(self.server.switches, f"delay_{kind}"))
+            if status := getattr(self.server.switches, f"fail_{kind}"):
+                return Response("not now", status_code=status)
         return self.server.create_token_response(asked)
 
     def endpoint(self, name: str) -> Any:
@@ -272,6 +285,7 @@ def main() -> None:
     parser.add_argument("--no-pkce-metadata", dest="pkce_metadata", action="store_false")
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--signed", action="store_true")
+    parser.add_argument("--trusts", default="")
     options = parser.parse_args()
     listening = socket.create_server(("127.0.0.1", options.port))
     issuer = f"http://localhost:{listening.getsockname()[1]}"

@@ -3,9 +3,10 @@
 python -m tests.servers.personal --port P --issuer http://localhost:Q
 
 Prints its address once it listens (port 0: any free one). Everything that is one user's contains `USER-secret`, where
-USER is the `sub` of the token. Speaks 2025-11-25. GET /control tells how many sessions each user opened, and how often
-a session was used with another user's token, which no gateway may ever do; POST /control with `{"add": TOOL}` gives the
-user `ada` another tool, and announces it to her sessions.
+USER is the `sub` of the token. Speaks 2025-11-25. GET /control tells how many sessions each user opened, all
+tokens that came, how many calls of `hold` wait, and how often a session was used with another user's token, which no
+gateway may ever do; POST /control with `{"add": TOOL}` gives the user `ada` another tool, and announces it to her
+sessions, and with `{"release": true}` lets the calls of `hold` go on.
 """
 
 from __future__ import annotations
@@ -53,9 +54,12 @@ class Personal:
         self.mixed = 0
         self.added: list[str] = []
         self.calls = itertools.count(1)
+        self.tokens: set[str] = set()
+        self.held, self.is_released = 0, asyncio.Event()
 
     async def user(self, request: Request) -> str:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        self.tokens.add(token)
         found = await self.introspection.verify_token(token) if token else None
         return str(found.subject) if found is not None else ""
 
@@ -82,7 +86,11 @@ class Personal:
             return Response("this session is not yours", 403)
         if "id" not in message:
             return Response(status_code=202)
-        return reply(message, self.result(user, message["method"], message.get("params") or {}))
+        params = message.get("params") or {}
+        if message["method"] == "tools/call" and params["name"] == "hold":
+            self.held += 1
+            await self.is_released.wait()
+        return reply(message, self.result(user, message["method"], params))
 
     async def get(self, request: Request) -> Response:
         user, session = await self.user(request), self.sessions.get(request.headers.get("mcp-session-id", ""))
@@ -103,6 +111,7 @@ class Personal:
         return [
             {"name": "whoami", "description": "Who calls", "inputSchema": nothing, "annotations": READS},
             {"name": "write_page", "description": f"Write a page. Into {user}-secret-book.", "inputSchema": book},
+            {"name": "hold", "description": "Wait for a release", "inputSchema": nothing},
             {"name": "touch_note", "description": "Change the note", "inputSchema": nothing},
             {"name": f"{user}_diary", "description": f"Read the diary {user}-secret-diary", "inputSchema": nothing},
             *({"name": name, "description": f"Added: {user}-secret", "inputSchema": nothing} for name in own),
@@ -132,10 +141,15 @@ class Personal:
         return known.get(method)
 
     async def counts(self, _request: Request) -> Response:
-        return JSONResponse({"opened": self.opened, "mixed": self.mixed})
+        told = {"opened": self.opened, "mixed": self.mixed, "tokens": sorted(self.tokens), "held": self.held}
+        return JSONResponse(told)
 
     async def control(self, request: Request) -> Response:
-        self.added.append((await request.json())["add"])
+        asked = await request.json()
+        if asked.get("release"):
+            self.is_released.set()
+            return JSONResponse({})
+        self.added.append(asked["add"])
         self.tell("ada", {"method": "notifications/tools/list_changed"})
         return JSONResponse({})
 

@@ -12,6 +12,8 @@ from jwt.algorithms import ECAlgorithm
 
 from tests.servers.authorization_records import Token
 
+ID_JAG_TYPE = "oauth-id-jag+jwt"
+
 
 class Signer:
     """One key at a time; `renew` replaces it, as an issuer does now and then."""
@@ -38,9 +40,23 @@ class Signer:
             jti=secrets.token_hex(8),
         )
 
+    def read(self, token: str) -> dict[str, Any]:
+        """The claims of a token with our signature that is still valid; raises jwt.PyJWTError."""
+        claims: dict[str, Any] = jwt.decode(token, self._key.public_key(), ["ES256"], options={"verify_aud": False})
+        return claims
+
     def sign(self, **claims: Any) -> str:
         """A token that says this; None leaves a claim out."""
         now = int(time.time())
         said = {"iss": self._issuer, "iat": now, "exp": now + 60, **claims}
         said = {name: value for name, value in said.items() if value is not None}
-        return jwt.encode(said, self._key, "ES256", {"kid": self._kid, "typ": "at+jwt"})
+        return self._encoded(said, "at+jwt")
+
+    def assertion(self, **claims: Any) -> str:
+        """An identity assertion (ID-JAG) for another authorization server."""
+        now = int(time.time())
+        said = {"iss": self._issuer, "iat": now, "exp": now + 300, "jti": secrets.token_hex(8), **claims}
+        return self._encoded(said, ID_JAG_TYPE)
+
+    def _encoded(self, claims: dict[str, Any], kind: str) -> str:
+        return jwt.encode(claims, self._key, "ES256", {"kid": self._kid, "typ": kind})

@@ -75,7 +75,7 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
         settings.dashboard_token,
         settings.public_url,
         own,
-        lambda: any(spec.auth.per_caller for spec in parts.pool.by_caller),
+        lambda: any(spec.auth.per_caller and spec.auth.exchange is None for spec in parts.pool.by_caller),
     )
     note_wrong = partial(trail.refused, 401, "dashboard") if trail is not None else lambda: None
     is_local = is_loopback(host) and not settings.public_url

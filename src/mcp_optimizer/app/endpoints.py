@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.app.setting_values import items
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.gateways import ChangeKind
+from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.worker_place import worker_name
 from mcp_optimizer.serving.server import build_server
@@ -147,10 +149,17 @@ def http_app(
             public_url=settings.public_url,
             needed_scopes=StepUp(parts.gateway, parts.credentials.scopes_for, transparent=is_transparent(settings)),
             denied=parts.trail.refused if parts.trail is not None else None,
+            verified=partial(_token_seen, parts),
         ),
         routes=routes,
     )
     return app, dashboard
+
+
+def _token_seen(parts: Parts, principal: Principal, token: str) -> None:
+    """Keep a caller's token for a while, if an entry exchanges it."""
+    if any(spec.auth.exchange for spec in parts.pool.by_caller):
+        parts.logins.exchanges.note(principal, token)
 
 
 def _check_audiences(issuers: Sequence[TokenIssuer]) -> None:

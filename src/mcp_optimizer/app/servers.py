@@ -74,6 +74,14 @@ _NOBODY_IS_KNOWN = (
     "callers: serve with --http"
 )
 
+_NO_TOKENS = (
+    "it exchanges the token of each caller, and only callers of a gateway over HTTP have one: serve with --http"
+)
+_NO_ISSUER = (
+    "it exchanges the token of each caller, and callers come without tokens: name their issuer as [[token_issuers]] in "
+    "the settings"
+)
+
 
 def _usable(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
     """Adds a problem to a valid entry that the gateway cannot use."""
@@ -81,8 +89,11 @@ def _usable(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
         host, port = settings.http_address
         ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}
         specs = [replace(spec, problem=SAME_ADDRESS) if spec.name in ours else spec for spec in specs]
+        if not settings.token_issuers:
+            specs = [replace(spec, problem=_NO_ISSUER) if spec.auth.exchange else spec for spec in specs]
     else:
         specs = [replace(spec, problem=_NOBODY_IS_KNOWN) if spec.by_caller else spec for spec in specs]
+        specs = [replace(spec, problem=_NO_TOKENS) if spec.auth.exchange else spec for spec in specs]
     return specs
 
 

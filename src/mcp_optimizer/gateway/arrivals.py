@@ -147,10 +147,10 @@ class Arrivals:
             self._listings.note_change(principal.id)
 
     def _is_worth_starting(self, spec: ServerSpec, principal: Principal) -> bool:
-        """Whether a caller's server is started before it is called: to be listed. A process for each caller of a
-        gateway, whatever it calls, would be too many.
+        """Whether a caller's server is started before it is called: to be listed. A process, or an exchange of a token,
+        for each caller of a gateway, whatever it calls, would be too many.
         """
-        if not spec.by_caller:
+        if not spec.by_caller and spec.auth.exchange is None:
             return True
         return not spec.missing_of(principal) and self._listings.listing(spec.name, principal.id) is None
 

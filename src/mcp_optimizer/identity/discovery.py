@@ -69,6 +69,18 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
     )
 
 
+async def token_endpoint(issuer: str, web: Web) -> tuple[str, tuple[str, ...]]:
+    """The token endpoint of an authorization server that the user named, and how clients may authenticate there."""
+    is_near = is_this_machine(checked(issuer))
+    metadata = await _server_metadata(issuer, issuer, web)
+    if metadata is None:
+        raise LoginFailed(f"{_host(issuer)} does not describe itself (no metadata): write its token_url")
+    if (called := str(metadata.issuer)) != issuer:
+        raise LoginFailed(f"{_host(issuer)} calls itself {shortened(called, _SHOWN)!r}: write that as issuer")
+    methods = tuple(metadata.token_endpoint_auth_methods_supported or ())[:20]
+    return _asked(is_near, metadata.token_endpoint, issuer), methods
+
+
 async def _resource_metadata(
     url: str, challenge: Challenge, web: Web, *, allows_this_machine: bool
 ) -> tuple[ProtectedResourceMetadata | None, str]:

@@ -20,6 +20,7 @@ from mcp_optimizer.domain.globs import glob
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.challenges import with_more
+from mcp_optimizer.identity.exchange import Exchanges
 from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, account_of, status_of
 from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, configured, parameters, registered
 from mcp_optimizer.identity.server_login import ServerLogin
@@ -90,6 +91,7 @@ class Logins:
         self._logins: dict[str, dict[str, ServerLogin]] = {}
         """By server and account."""
         self._commands: dict[str, HeaderCommand] = {}
+        self.exchanges = Exchanges(self._web)
         self._former = BackgroundTasks(logger, "A login that is not used any more could not be closed")
         self._attempts: dict[str, _Awaited] = {}
         self.callback_address = ""
@@ -121,6 +123,8 @@ class Logins:
         if spec.auth.headers_command and not spec.problem:
             # One object per server, because it caches the headers.
             return self._commands.setdefault(spec.name, HeaderCommand(spec))
+        if spec.auth.exchange is not None and not spec.problem:
+            return self.exchanges.of(spec, principal)
         return self.login(spec, principal) if wants_login(spec) else None
 
     def login(self, spec: ServerSpec, principal: Principal = LOCAL_PRINCIPAL) -> ServerLogin:
@@ -163,6 +167,7 @@ class Logins:
         """
         self._specs.pop(server, None)
         self._commands.pop(server, None)
+        self.exchanges.forget(server)
         self._attempts = {state: one for state, one in self._attempts.items() if one.server != server}
         for login in self._logins.pop(server, {}).values():
             self._former.spawn(login.close())
@@ -310,7 +315,7 @@ class Logins:
 
     async def close(self) -> None:
         logins = [login for known in self._logins.values() for login in known.values()]
-        await asyncio.gather(self._former.settled(), *(login.close() for login in logins))
+        await asyncio.gather(self.exchanges.close(), self._former.settled(), *(login.close() for login in logins))
         await self._web.close()
 
     def _remember(self, awaited: _Awaited) -> None:
@@ -328,7 +333,7 @@ class Logins:
 
 def wants_login(spec: ServerSpec) -> bool:
     """Whether the gateway logs in to a server if the server requires it."""
-    if spec.transport is Transport.STDIO or spec.problem or spec.auth.kind is AuthKind.NONE:
+    if spec.transport is Transport.STDIO or spec.problem or spec.auth.kind in (AuthKind.NONE, AuthKind.EXCHANGE):
         return False
     if spec.auth.headers_command:
         return False
@@ -344,6 +349,8 @@ def why_no_login(spec: ServerSpec) -> str:
         return f"{spec.name!r} is a command on this machine; its secrets are in the env of its entry."
     if spec.auth.kind is AuthKind.CLIENT_CREDENTIALS:
         return f"{spec.name!r} uses the gateway's own account (client_credentials), and needs no login."
+    if spec.auth.kind is AuthKind.EXCHANGE:
+        return f"{spec.name!r} gets a token in exchange for that of each caller, so no person logs in there."
     return f"The entry of {spec.name!r} has its own headers, or says that there is no login."
 
 

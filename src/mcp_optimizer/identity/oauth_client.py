@@ -10,12 +10,12 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from mcp_optimizer.config.serverfile.spec import AuthSpec
+from mcp_optimizer.config.serverfile.spec import AuthSpec, ExchangeSpec
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word, sendable
 
 
@@ -65,18 +65,19 @@ class ClientId:
 def configured(auth: AuthSpec, provider: Provider) -> ClientId | None:
     """The client id that needs no registration, if any."""
     if auth.client_id:
-        return ClientId(auth.client_id, auth.client_secret, _method(auth, provider))
+        return ClientId(auth.client_id, auth.client_secret, client_method(auth, provider.auth_methods))
     if auth.client_metadata_url and provider.takes_metadata_urls:
         return ClientId(auth.client_metadata_url)
     return None
 
 
-def _method(auth: AuthSpec, provider: Provider) -> str:
+def client_method(auth: AuthSpec | ExchangeSpec, supported: Collection[str]) -> str:
+    """How the client of an entry authenticates at a token endpoint that supports these ways; empty: not stated."""
     if auth.private_key:
         return KEY
     if not auth.client_secret:
         return NONE
-    is_only_post = POST in provider.auth_methods and BASIC not in provider.auth_methods
+    is_only_post = POST in supported and BASIC not in supported
     return POST if is_only_post else BASIC
 
 

@@ -34,7 +34,8 @@ _LONGEST_PAUSE = 60.0
 class RetryPause:
     """The growing pause after failures of one login."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._pause = _FIRST_PAUSE
         self._not_before = 0.0
         self._failure = ""
@@ -42,7 +43,7 @@ class RetryPause:
     @property
     def is_over(self) -> bool:
         """Whether the authorization server may be asked again."""
-        return time.monotonic() >= self._not_before
+        return self._clock() >= self._not_before
 
     def check(self) -> None:
         """Raise the last failure if it is too early to ask again."""
@@ -51,7 +52,7 @@ class RetryPause:
 
     def failed(self, failure: str) -> None:
         self._failure = failure
-        self._not_before = time.monotonic() + self._pause
+        self._not_before = self._clock() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def succeeded(self) -> None:

@@ -1,4 +1,5 @@
-"""The token endpoint: exchanges a code, a refresh token or the client's own credentials for an access token.
+"""The token endpoint: exchanges a code, a refresh token, a caller's token or the client's own credentials for an
+access token.
 
 Transient failures (no answer, 429, 5xx) raise `Unanswered` and change nothing; final ones raise `TokenRefused`.
 """
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
+from mcp_optimizer.config.serverfile.spec import ExchangeKind, ExchangeSpec, SubjectKind
 from mcp_optimizer.identity.challenges import scopes_of
 from mcp_optimizer.identity.oauth_client import BASIC, KEY, POST, ClientId
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word, sendable
@@ -20,6 +22,12 @@ _LONGEST_TOKEN = 16_384
 _LONGEST_LIFE = 10 * 365 * 86_400
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_SECONDS = 300
+_EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
+_BEARER_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_KIND = "urn:ietf:params:oauth:token-type:{}"
+_ACCESS = _KIND.format(SubjectKind.ACCESS)
+_JWT = _KIND.format(SubjectKind.JWT)
+_ID_JAG = _KIND.format(ExchangeKind.ID_JAG)
 
 
 class TokenRefused(LoginFailed):
@@ -69,9 +77,54 @@ class TokenEndpoint:
         form = {"grant_type": "client_credentials"}
         return await self._ask(web, {**form, "scope": " ".join(scopes)} if scopes else form)
 
+    async def for_caller(self, web: Web, token: str, exchange: ExchangeSpec) -> Tokens:
+        """Exchange a caller's token for one that lets the gateway act for the caller at a server."""
+        form = {"scope": " ".join(exchange.scopes)} if exchange.scopes else {}
+        if exchange.kind is ExchangeKind.ON_BEHALF_OF:
+            form |= {"grant_type": _BEARER_GRANT, "assertion": token, "requested_token_use": "on_behalf_of"}
+        else:
+            form |= _exchanging(token, exchange, _ACCESS, exchange.audience)
+        asked_at = time.time()
+        body = await self._body(web, form)
+        if body.get("issued_token_type", _ACCESS) not in (_ACCESS, _JWT):
+            raise LoginFailed(f"the authorization server {self.issuer} gave no access token")
+        given = _tokens(body, asked_at, self.issuer)
+        self._check_is_other(given.access, token)
+        return replace(given, refresh="")
+
+    async def assertion_for_caller(self, web: Web, token: str, exchange: ExchangeSpec, audience: str) -> str:
+        """The assertion (ID-JAG) of who a caller is, for the authorization server that is the audience."""
+        form = {"scope": " ".join(exchange.scopes)} if exchange.scopes else {}
+        body = await self._body(web, form | _exchanging(token, exchange, _ID_JAG, audience))
+        given = body.get("access_token")
+        is_usable = isinstance(given, str) and sendable(given, _LONGEST_TOKEN) and " " not in given
+        if body.get("issued_token_type") != _ID_JAG or not is_usable:
+            raise LoginFailed(f"the authorization server {self.issuer} gave no identity assertion (ID-JAG)")
+        assert isinstance(given, str)
+        self._check_is_other(given, token)
+        return given
+
+    async def for_assertion(self, web: Web, assertion: str, scopes: tuple[str, ...]) -> Tokens:
+        """The token for the person whom an assertion of another authorization server names (RFC 7523)."""
+        form = {"grant_type": _BEARER_GRANT, "assertion": assertion}
+        given = await self._ask(web, {**form, "scope": " ".join(scopes)} if scopes else form)
+        self._check_is_other(given.access, assertion)
+        return replace(given, refresh="")
+
+    def _check_is_other(self, given: str, sent: str) -> None:
+        if given == sent:
+            raise LoginFailed(
+                f"the authorization server {self.issuer} gave the token back that it got, which no server may get"
+            )
+
     async def _ask(self, web: Web, form: dict[str, str]) -> Tokens:
+        asked_at = time.time()
+        return _tokens(await self._body(web, form), asked_at, self.issuer)
+
+    async def _body(self, web: Web, form: dict[str, str]) -> Mapping[str, object]:
         headers: dict[str, str] = {}
-        form["resource"] = self.resource
+        if self.resource:
+            form["resource"] = self.resource
         if self.client.method == BASIC:
             pair = f"{quote(self.client.client_id, safe='')}:{quote(self.client.secret, safe='')}"
             headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
@@ -82,14 +135,13 @@ class TokenEndpoint:
             form["client_id"] = self.client.client_id
             if self.client.method == POST:
                 form["client_secret"] = self.client.secret
-        asked_at = time.time()
         reply = await web.post_form(self.url, form, headers)
         if reply.status not in (200, 201) and not (reply.status in (400, 401) and "error" in reply.body):
             # For example a firewall's page, which is not the authorization server's decision.
             raise Unanswered(f"the authorization server {self.issuer} answers with HTTP status {reply.status}")
         if reply.status not in (200, 201):
             raise TokenRefused(self.issuer, error_word(reply.body.get("error"), f"HTTP status {reply.status}"))
-        return _tokens(reply.body, asked_at, self.issuer)
+        return reply.body
 
     def _assertion(self) -> str:
         import jwt
@@ -107,6 +159,11 @@ class TokenEndpoint:
             return jwt.encode(claims, self.private_key, algorithm=self.algorithm)
         except (jwt.PyJWTError, ValueError, TypeError):
             raise LoginFailed(f"the private key cannot sign with {self.algorithm}; check both") from None
+
+
+def _exchanging(token: str, exchange: ExchangeSpec, wanted: str, audience: str) -> dict[str, str]:
+    form = {"grant_type": _EXCHANGE_GRANT, "subject_token": token, "subject_token_type": _KIND.format(exchange.subject)}
+    return {**form, "requested_token_type": wanted, **({"audience": audience} if audience else {})}
 
 
 def _tokens(body: Mapping[str, object], now: float, issuer: str) -> Tokens:

@@ -66,15 +66,18 @@ class Door:
         public_url: str = "",
         needed_scopes: NeededScopes | None = None,
         denied: Callable[[int, str], None] | None = None,
+        verified: Callable[[Principal, str], None] | None = None,
     ) -> None:
         """`public_url`: the gateway's address, if it differs from the one in the request. `needed_scopes`: called for
-        each message of a caller with a token. `denied`: called for each rejected request.
+        each message of a caller with a token. `denied`: called for each rejected request. `verified`: called with each
+        token of an issuer that was found to be valid.
         """
         self._credentials = credentials
         self._is_open = is_open
         self._public_url = public_url
         self._needed_scopes = needed_scopes
         self._denied = denied
+        self._token_verified = verified
 
     @property
     def has_issuers(self) -> bool:
@@ -152,7 +155,10 @@ class Door:
             raise Rejected("The credential cannot be read.")
         if name == _API_KEY:
             return await self._credentials.of_key(text)
-        return await self._credentials.of_bearer(text, resource, address)
+        principal = await self._credentials.of_bearer(text, resource, address)
+        if self._token_verified is not None and principal.claims:
+            self._token_verified(principal, text)
+        return principal
 
     def _step_up(self, scopes: Sequence[str], resource: str) -> Denied:
         told = "The token lacks scopes that this needs."

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcp_optimizer.config.serverfile.entry_values import from_environment, located, meant, text_at
-from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec
+from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec, ExchangeKind, ExchangeSpec, SubjectKind
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, mapping, text_of
 
 _LARGEST_FILE = 64 * 1024
@@ -92,6 +92,17 @@ class LoginValues:
             raise UnusableEntry(
                 f'"{self.name(key)}" must be a URL that starts with https:// or http://, without password and fragment'
             )
+        return found
+
+    def section(self, key: str, keys: Collection[str]) -> LoginValues | None:
+        """The values of an object inside; None if the key is missing."""
+        if key not in self._values:
+            return None
+        name, value = self._values[key]
+        if not isinstance(value, dict):
+            raise UnusableEntry(f'"{name}" must be an object')
+        found = LoginValues(self._folder, self._environment)
+        found.add(name, value, keys, is_ours=True)
         return found
 
     def port(self, key: str) -> int | None:
@@ -183,7 +194,16 @@ _BEFORE_LOGIN = {"hide": False, "list": True}
 _ALGORITHMS = frozenset("ES256 ES384 ES512 RS256 RS384 RS512 PS256 PS384 PS512 EdDSA".split())
 _OF_AUTH = frozenset(
     "type client_id client_secret client_secret_env client_secret_file private_key_file algorithm scopes scope issuer "
-    "resource client_metadata_url callback_port pkce principal before_login".split()
+    "resource client_metadata_url callback_port pkce principal before_login exchange".split()
+)
+_WITH_EXCHANGE = frozenset("principal before_login exchange".split())
+_WITH_ID_JAG = _WITH_EXCHANGE.union(
+    "issuer client_id client_secret client_secret_env client_secret_file private_key_file algorithm scopes scope "
+    "resource".split()
+)
+_OF_EXCHANGE = frozenset(
+    "type subject_token_type issuer token_url client_id client_secret client_secret_env client_secret_file "
+    "private_key_file algorithm scopes scope audience resource".split()
 )
 _OF_OAUTH = frozenset(
     "enabled client_id client_secret scopes scope issuer resource client_metadata_url callback_port".split()
@@ -202,6 +222,12 @@ def login(entry: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
     given = LoginValues(folder, environment)
     kind = _kind_of_others(entry, given)
     kind = _kind(entry, given) or kind
+    if (values := given.section("exchange", _OF_EXCHANGE)) is not None:
+        exchange = _exchange(values)
+        _refuse_beside_exchange(entry, given, exchange.kind)
+        kind = AuthKind.EXCHANGE
+    else:
+        exchange = None
     spec = AuthSpec(
         kind=kind or AuthKind.AUTO,
         client_id=given.text("client_id"),
@@ -214,12 +240,67 @@ def login(entry: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
         client_metadata_url=given.url("client_metadata_url"),
         callback_port=given.port("callback_port"),
         assumes_pkce=_PKCE.get(given.choice("pkce", _PKCE), False),
-        per_caller=_PRINCIPALS.get(given.choice("principal", _PRINCIPALS), False),
+        per_caller=exchange is not None or _PRINCIPALS.get(given.choice("principal", _PRINCIPALS), False),
         lists_before_login=_BEFORE_LOGIN.get(given.choice("before_login", _BEFORE_LOGIN), False),
         headers_command=_headers_command(entry),
+        exchange=exchange,
     )
     _refuse_unusable(spec, is_ours=entry.get("auth") is not None)
     return spec
+
+
+def _exchange(given: LoginValues) -> ExchangeSpec:
+    """How callers' tokens are exchanged."""
+    found = ExchangeSpec(
+        kind=ExchangeKind(given.choice("type", tuple(ExchangeKind)) or ExchangeKind.STANDARD),
+        subject=SubjectKind(given.choice("subject_token_type", tuple(SubjectKind)) or SubjectKind.ACCESS),
+        issuer=given.url("issuer"),
+        token_url=given.url("token_url"),
+        client_id=given.text("client_id"),
+        client_secret=given.secret("client_secret"),
+        private_key=given.private_key("private_key_file"),
+        algorithm=given.choice("algorithm", _ALGORITHMS) or ExchangeSpec.algorithm,
+        scopes=given.scopes(),
+        audience=given.text("audience"),
+        resource=given.url("resource"),
+    )
+    if not (found.issuer or found.token_url):
+        raise UnusableEntry('"auth.exchange" needs "issuer" or "token_url": who exchanges the tokens of callers')
+    # A company's provider may know the gateway as a public client, because the grant that it gives serves one client.
+    has_credential = bool(found.client_secret or found.private_key) or found.kind is ExchangeKind.ID_JAG
+    if not has_credential or (found.client_secret and found.private_key) or not found.client_id:
+        raise UnusableEntry(
+            '"auth.exchange" needs the gateway\'s own client there: "client_id", and either "client_secret" (or '
+            '"client_secret_env", "client_secret_file") or "private_key_file"'
+        )
+    if found.kind is ExchangeKind.ON_BEHALF_OF and (found.audience or found.resource or not found.scopes):
+        raise UnusableEntry(
+            '"auth.exchange" of type "on-behalf-of" names the server by "scopes", such as "api://crm/.default", and '
+            'takes no "audience" or "resource"'
+        )
+    return found
+
+
+def _refuse_beside_exchange(entry: Mapping[str, Any], given: LoginValues, kind: ExchangeKind) -> None:
+    """An exchange takes the place of a login, so nothing else can say how to log in. With enterprise-managed
+    authorization, the rest of `auth` is about the server's own authorization server.
+    """
+    beside_it = _WITH_ID_JAG if kind is ExchangeKind.ID_JAG else _WITH_EXCHANGE
+    if beside := next((key for key in sorted(_OF_AUTH - beside_it) if given.has(key)), ""):
+        raise UnusableEntry(f'"{given.name(beside)}" and "auth.exchange" both say how to log in; keep one')
+    if given.choice("principal", _PRINCIPALS) == "shared":
+        raise UnusableEntry('"auth.exchange" exchanges the token of each caller: write "principal": "caller"')
+    if entry.get("headersHelper") is not None:
+        raise UnusableEntry('"auth.exchange" and "headersHelper" both say who calls; keep one')
+    if kind is not ExchangeKind.ID_JAG:
+        return
+    credentials = ("client_secret", "client_secret_env", "client_secret_file", "private_key_file")
+    if not (given.has("issuer") and given.has("client_id") and any(map(given.has, credentials))):
+        raise UnusableEntry(
+            '"auth.exchange" of type "id-jag" needs the server\'s authorization server beside it, in "auth": "issuer", '
+            'and the gateway\'s client there: "client_id" with "client_secret" (or "client_secret_env", '
+            '"client_secret_file") or "private_key_file"'
+        )
 
 
 def _kind(entry: Mapping[str, Any], given: LoginValues) -> AuthKind | None:

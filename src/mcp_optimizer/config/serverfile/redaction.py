@@ -119,6 +119,9 @@ def _secrets(spec: ServerSpec) -> Iterator[tuple[str, str]]:
     yield from _of_arguments(spec.args)
     yield from _inside("client_secret", spec.auth.client_secret)
     yield from _inside("private_key", spec.auth.private_key)
+    if (exchange := spec.auth.exchange) is not None:
+        yield from _inside("client_secret", exchange.client_secret)
+        yield from _inside("private_key", exchange.private_key)
     yield from _of_arguments(spec.auth.headers_command.split())
     if spec.url:
         yield from _of_url(spec.url)

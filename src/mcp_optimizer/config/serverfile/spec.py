@@ -30,6 +30,53 @@ class AuthKind(StrEnum):
     """A person logs in."""
     CLIENT_CREDENTIALS = "client_credentials"
     """The gateway has its own account; no person logs in."""
+    EXCHANGE = "exchange"
+    """The token of each caller is exchanged for one of the server."""
+
+
+class ExchangeKind(StrEnum):
+    """How a caller's token is exchanged."""
+
+    STANDARD = "token-exchange"
+    """RFC 8693."""
+    ON_BEHALF_OF = "on-behalf-of"
+    """Entra's dialect of RFC 7523."""
+    ID_JAG = "id-jag"
+    """Enterprise-managed authorization: the company's provider gives an assertion, for RFC 7523 at the server's."""
+
+
+class SubjectKind(StrEnum):
+    """What a caller's token is to the authorization server that exchanges it."""
+
+    ACCESS = "access_token"
+    ID = "id_token"
+    JWT = "jwt"
+
+
+@dataclass(frozen=True)
+class ExchangeSpec:
+    """The `exchange` of an `auth`: who exchanges callers' tokens, and for what. Its repr never shows secrets."""
+
+    kind: ExchangeKind = ExchangeKind.STANDARD
+    subject: SubjectKind = SubjectKind.ACCESS
+    issuer: str = ""
+    """The authorization server, whose metadata name its token endpoint."""
+    token_url: str = ""
+    """The token endpoint, if no metadata are needed."""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    private_key: str = field(default="", repr=False)
+    algorithm: str = "ES256"
+    scopes: tuple[str, ...] = ()
+    audience: str = ""
+    """The logical name of the server at the authorization server."""
+    resource: str = ""
+    """The address of the server; empty: its url, unless there is an audience."""
+
+    @property
+    def provider(self) -> str:
+        """The authorization server, for people."""
+        return self.issuer or self.token_url
 
 
 @dataclass(frozen=True)
@@ -60,11 +107,16 @@ class AuthSpec:
     """A caller that has not logged in finds the tools that others are listed."""
     headers_command: str = field(default="", repr=False)
     """A command that prints headers as JSON, used instead of a login."""
+    exchange: ExchangeSpec | None = None
+    """How a caller's token is exchanged for one of the server; None: it is not."""
 
     @property
     def identity(self) -> tuple[str, ...]:
         """Distinguishes two accounts at one server; contains no secrets."""
-        return (self.kind, self.client_id, self.issuer, self.resource)
+        own = (self.kind, self.client_id, self.issuer, self.resource)
+        if (by := self.exchange) is None:
+            return own
+        return (*own, by.kind, by.provider, by.client_id, by.audience, by.resource)
 
 
 NO_AUTH = AuthSpec()
@@ -174,6 +226,8 @@ class ServerSpec:
             self.for_caller(caller)
         except CallerValueMissing as missing:
             return f"it acts with values of each caller, and {missing}"
+        if self.auth.exchange is not None and not caller.claims:
+            return "it exchanges the token of each caller, and this caller has none: it uses a key"
         return ""
 
     @property

@@ -217,3 +217,21 @@ def test_where_others_reach_it_no_host_header_says_what_tokens_are_for(
         return
     with pytest.raises(ConfigurationError, match="set public_url"):
         optimizer.http_app(host)
+
+
+async def test_only_valid_tokens_of_issuers_are_handed_on_to_be_exchanged(tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+    issuer = IssuerWeb()
+    credentials = Credentials(None, [token_issuer()], {ISSUER: issuer.verifier()})
+    door = Door(
+        credentials,
+        is_open=True,
+        public_url="https://gateway.example",
+        verified=lambda principal, text: seen.append((principal.name, text)),
+    )
+    good = token()
+    principal = await door.admit(bearer(good), RESOURCE)
+    await door.admit([], RESOURCE)
+    await refusal(door, bearer(token(aud="https://elsewhere.example")))
+    assert seen == [(principal.name, good)]
+    await credentials.close()
