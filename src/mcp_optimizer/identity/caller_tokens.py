@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mcp_optimizer.domain.principal import Principal
 
@@ -22,7 +22,7 @@ _LEEWAY = 30.0
 """Seconds by which an issuer's clock may differ from ours."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Held:
     text: str = field(repr=False)
     ends: float
@@ -49,15 +49,13 @@ class CallerTokens:
 
         Of two valid tokens the one that ends later is held: clients of one caller may take turns with theirs.
         """
-        known = self._current(principal.id)
-        if known is not None:
-            self._held.move_to_end(principal.id)
-            known.seen_at = self._clock()
-        ends = _end_of(principal)
-        if known is not None and (known.text == text or (ends < known.ends and not known.is_refused)):
-            return False
-        self._held[principal.id] = _Held(text, ends, self._clock())
+        known, ends = self._current(principal.id), _end_of(principal)
+        stays = known is not None and (known.text == text or (ends < known.ends and not known.is_refused))
+        held = known if known is not None and stays else _Held(text, ends, 0.0)
+        self._held[principal.id] = replace(held, seen_at=self._clock())
         self._held.move_to_end(principal.id)
+        if stays:
+            return False
         while len(self._held) > self._most:
             self._held.popitem(last=False)
         self._sweep_later()
@@ -71,7 +69,7 @@ class CallerTokens:
     def refused(self, caller: str, text: str) -> None:
         """This token could not be exchanged."""
         if (known := self._held.get(caller)) is not None and known.text == text:
-            known.is_refused = True
+            self._held[caller] = replace(known, is_refused=True)
 
     def sweep(self) -> None:
         """Forget what is not needed any more."""
