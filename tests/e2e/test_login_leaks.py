@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,9 +16,15 @@ import httpx2
 import pytest
 from mcp import Client
 
-from tests.e2e.logging_in import person_at, servers
+from mcp_optimizer.domain.principal import Risk, Role
+from tests.e2e.logging_in import given, person_at, servers
+from tests.e2e.made_keys import made_key
+from tests.e2e.raw_clients import MODERN, PATIENCE, HttpClient, message
 from tests.e2e.running import COMMAND, command, until_found
-from tests.servers.login_world import LoginWorld, login_world
+from tests.e2e.test_own_logins import ENTRY, Gateway
+from tests.e2e.test_own_logins import log_in as own_log_in
+from tests.servers.authorization_grants import EXCHANGE
+from tests.servers.login_world import LoginWorld, issuer_world, login_world, running
 from tests.waiting import until
 
 PAGES = ("", "figures", "catalog", "search?q=note", "tools/notes/whoami", "metrics", "health", "ready")
@@ -145,3 +152,88 @@ async def test_no_secret_of_a_login_is_anywhere(tmp_path: Path) -> None:
     assert leaks(evidence.found, secrets) == []
     for secret in secrets:
         assert leaks({**evidence.found, "planted": f"token={secret}".encode()}, secrets), "it can be found"
+
+
+@asynccontextmanager
+async def own_gateway(
+    company: LoginWorld, desk: str, crm: str, folder: Path
+) -> AsyncIterator[tuple[Gateway, asyncio.subprocess.Process]]:
+    """Callers with keys log in to `desk`, and the company's tokens are exchanged for those of `crm`."""
+    client = company.add_client(grant_types=[EXCHANGE])
+    exchange = {name: client[name] for name in ("client_id", "client_secret")}
+    exchanging = {"principal": "caller", "exchange": {"issuer": company.issuer, **exchange}}
+    options = given({"desk": {"url": desk, **ENTRY}, "crm": {"url": crm, "auth": exchanging}}, folder)
+    settings = folder / "settings.toml"
+    issuer = f'[[token_issuers]]\nname = "corp"\nissuer = "{company.issuer}"\n'
+    settings.write_text(f'encoder = "none"\nrequire_auth = true\n{issuer}')
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("MCP_OPTIMIZER_DATABASE", str(folder / "catalog.db"))
+        keys = {"ada": await made_key("ada", Risk.DESTRUCTIVE, role=Role.MANAGE)}
+    log = folder / "gateway.log"
+    options += ["--settings", settings]
+    async with http_gateway(options, log) as (address, process):
+        yield Gateway(address, keys, log, options), process
+
+
+async def use_as(evidence: Evidence, gateway: Gateway, bearer: str, tool: str, answer: str) -> None:
+    """Call a tool with a key or token until the answer is this."""
+    async with httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as http:
+        client = HttpClient(gateway.address, MODERN, http)
+        client.headers["Authorization"] = f"Bearer {bearer}"
+        params = {"name": "call_tool", "arguments": {"tool_name": tool, "parameters": {}}}
+        looking = {"name": "find_tool", "arguments": {"tool_description": "who calls"}}
+
+        async def is_answered() -> bool:
+            said = str([await client.exchange(message("tools/call", one, 1, MODERN)) for one in (params, looking)])
+            evidence.add("results", said)
+            return answer in said
+
+        await until(is_answered, f"{tool}: {answer}", PATIENCE)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("secrets-redacted")
+async def test_no_secret_of_callers_own_logins_and_exchanges_is_anywhere(tmp_path: Path) -> None:
+    evidence = Evidence()
+    with (
+        issuer_world() as company,
+        login_world(seconds=60, server="tests.servers.personal") as world,
+        running("tests.servers.personal", "--issuer", company.issuer) as crm,
+    ):
+        async with own_gateway(company, world.server_url, crm, tmp_path) as (gateway, process):
+
+            def token(who: str) -> str:
+                evidence.secrets.add(made := company.sign(aud=gateway.address, sub=who, exp=int(time.time()) + 600))
+                return made
+
+            ada, bob = token("ada"), token("bob")
+            await own_log_in(world, gateway, "ada")
+            await use_as(evidence, gateway, gateway.keys["ada"], "desk__whoami", "ada-secret")
+            await use_as(evidence, gateway, ada, "crm__whoami", "ada-secret")
+            await use_as(evidence, gateway, gateway.keys["ada"], "crm__whoami", "it uses a key")
+            for switch, why in (({"fail_exchange": 503}, "503"), ({"exchange_returns": "same"}, "gave the token back")):
+                company.control(**{"fail_exchange": 0, "exchange_returns": "", **switch})
+                await use_as(evidence, gateway, bob, "crm__whoami", why)
+            company.control(exchange_returns="", expire_all=True)
+            await use_as(evidence, gateway, ada, "crm__whoami", "ada-secret")
+            async with httpx2.AsyncClient(trust_env=False, headers={"X-API-Key": gateway.keys["ada"]}) as http:
+                for page in (*PAGES, "logins", "mine", "callers"):
+                    response = await http.get(f"{gateway.origin}/{page}")
+                    assert response.status_code in (200, 404, 503), page
+                    evidence.add(f"/{page}", response.content)
+            evidence.look_at(process, "serve")
+            shown = [["servers"], ["doctor"], ["auth", "status", "--caller", "*"], ["report"]]
+            database = gateway.options[:4]
+            await asyncio.gather(*(evidence.run(*one, "--json", *database, *DEBUG, "json") for one in shown))
+            process.send_signal(signal.SIGABRT)
+            assert await process.wait() == -signal.SIGABRT
+        secrets = {*world.secrets(), *company.secrets(), *evidence.secrets, *gateway.keys.values()}
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.name != "mcp.json":
+            evidence.add(str(path.relative_to(tmp_path)), path.read_bytes())
+    assert b"Fatal Python error: Aborted" in evidence.found["gateway.log"]
+    kinds = {secret.partition("-SECRET-")[0] for secret in secrets if "-SECRET-" in secret}
+    assert {"at", "rt", "cs"} <= kinds, "there are tokens and a client secret to look for"
+    assert leaks(evidence.found, secrets) == []
+    for secret in secrets:
+        assert leaks({**evidence.found, "planted": f"token={secret}".encode()}, [secret]), "it can be found"
