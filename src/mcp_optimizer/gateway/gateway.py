@@ -441,7 +441,7 @@ class Gateway:
         return sent if tool.record.app is None else self.pages.in_definition(tool, sent)
 
     def shape(self, tool: CatalogTool, principal: str = LOCAL.principal.id) -> str:
-        """What a tool returns to a principal, in about 35 tokens, as declared or else learned; "" if it is not known."""
+        """What a tool returns to a principal, in about 35 tokens, as declared or else learned; "" if not known."""
         return shape_text(tool.server, tool.record.definition, self._shapes, principal)
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
