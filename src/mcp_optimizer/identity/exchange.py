@@ -318,11 +318,12 @@ class TokenExchange:
             raise LoginNeeded(self._refusal)
 
     def _refuse(self, token: str, refusal: str) -> None:
-        self._refusal = f"{_FAILED}: {refusal}"
+        before, self._refusal = self._refusal, f"{_FAILED}: {refusal}"
         self._refused = _digest(token)
         self._patience.failed(self._refusal)
         self._tokens.refused(self._caller, token)
-        logger.warning("Server %s: %s", self.spec.name, self._refusal)
+        if self._refusal != before:
+            logger.warning("Server %s: %s", self.spec.name, self._refusal)
 
 
 _FAILED = "the caller's token could not be exchanged"
