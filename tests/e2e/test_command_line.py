@@ -146,6 +146,13 @@ async def test_a_server_that_is_missing_is_named_once(write_servers: WriteServer
     assert "gone" not in (await command("servers", "--config", config)).err
 
 
+async def test_a_server_that_is_missing_is_not_named_where_another_one_answers(write_servers: WriteServers) -> None:
+    both = write_servers({"one": plain_server("one"), "gone": {"command": "no-such-command-here"}})
+    assert "gone" not in (await command("call", "facts", "{}", "--config", both)).err
+    assert "gone" not in (await command("tools", "one", "--config", both)).err
+    assert "without server gone" in (await command("call", "no_such_tool", "--config", both)).err
+
+
 async def test_wrong_arguments_name_the_command_that_explains_them() -> None:
     done = await command("call", "create_card", '{"title": "x"}', "--demo")
     assert done.code == 1

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.runtime.lazy_imports import quick_imports
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
 
@@ -160,15 +161,21 @@ class Inquiry:
     flags: frozenset[str]
     fresh: bool = False
 
-    def answer(self, request: Request, begin: Begin = started, *, shows_servers: bool = False) -> Any:
-        """What the command prints. Missing servers are named on stderr, unless the command `shows_servers` itself."""
+    def answer(self, request: Request, begin: Begin | None = None, *, shows_servers: bool = False) -> Any:
+        """What the command prints. Missing servers that the answer would cover are named on stderr, unless the command
+        `shows_servers` itself, or begins in a way of its own.
+        """
         gateway = self._running()
-        if gateway is None:
+        if gateway is None and begin is not None:
             return run(_answered(request, begin(self.settings, self.fresh)))["value"]
-        answer = gateway.ask(request.model_copy(update={"wait": self.settings.wait}))
+        if gateway is None:
+            answer = run(_answered(request, started(self.settings, self.fresh, shows_servers=True), names_missing=True))
+        else:
+            answer = gateway.ask(request.model_copy(update={"wait": self.settings.wait}))
         if not shows_servers:
             name_missing(answer["missing"])
-        say(f"answered by the running gateway (pid {gateway.hello.pid})")
+        if gateway is not None:
+            say(f"answered by the running gateway (pid {gateway.hello.pid})")
         return answer["value"]
 
     def asked(self, request: Request) -> Any:
@@ -194,9 +201,19 @@ class Inquiry:
         return None
 
 
-async def _answered(request: Request, beginning: AbstractAsyncContextManager[Optimizer]) -> dict[str, Any]:
+async def _answered(
+    request: Request, beginning: AbstractAsyncContextManager[Optimizer], *, names_missing: bool = False
+) -> dict[str, Any]:
     async with beginning as optimizer:
-        return await optimizer.answers().answer(request)
+        try:
+            return await optimizer.answers().answer(request)
+        except OptimizerError:
+            if names_missing:
+                from mcp_optimizer.app.control.command_facts import missing_facts
+
+                # What was not found may be there.
+                name_missing(missing_facts(optimizer.snapshot))
+            raise
 
 
 def say(text: str) -> None:

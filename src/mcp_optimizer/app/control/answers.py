@@ -132,6 +132,15 @@ class AnswerSources:
     """Both are None where scripts are off."""
 
 
+def _covers(request: command_requests.Request, server: str) -> bool:
+    """Whether the answer to a request would have something of a server, if it ran."""
+    if isinstance(request, command_requests.ToolsRequest) and request.server is not None:
+        return request.server == server
+    # These are about one tool, which was found.
+    one_tool = (command_requests.CallRequest, command_requests.ShowRequest, command_requests.ResolveRequest)
+    return not isinstance(request, one_tool)
+
+
 class Answers:
     """Answers each kind of request with the values that its command prints."""
 
@@ -140,10 +149,12 @@ class Answers:
         self._started = time.time()
 
     async def answer(self, request: command_requests.Request) -> dict[str, Any]:
-        """The answer, and the servers that it does not cover."""
+        """The answer, and the missing servers that it would cover."""
         if request.wait:
             await self._of.settled(min(request.wait, _LONGEST_WAIT))
-        return {"value": await self._value(request), "missing": missing_facts(self._of.gateway.snapshot)}
+        value = await self._value(request)
+        missing = missing_facts(self._of.gateway.snapshot)
+        return {"value": value, "missing": [state for state in missing if _covers(request, state["name"])]}
 
     async def _value(self, request: command_requests.Request) -> Any:
         match request:
