@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.paths import RESULTS
 from benchmarks.tools import dumped_tools
-from mcp_optimizer.compression.brief import folded
+from mcp_optimizer.compression.brief import condensed, folded
 from mcp_optimizer.compression.compress import SchemaNotes, compress
 from mcp_optimizer.compression.notes import first_sentence, lift_into, opening, restates
 from mcp_optimizer.compression.signature import Notes, signature
@@ -34,6 +34,9 @@ LIST = Path(__file__).with_name("rule_sentences.jsonl")
 RESULT = RESULTS / "rules.md"
 FOLDED = 600
 """Tokens above which a reply only names the optional parameters of its best tool, except those that are asked for."""
+
+NAMED_IN_FULL = 250
+"""Tokens above which a tool that a request names is condensed."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,12 @@ def first_hit(tool: McpTool, counter: TokenCounter) -> str:
     """The signature as a reply shows its best tool, for a request that mentions none of the optional parameters."""
     text = signature(tool)
     return folded(text, tool, ()) if counter.count_or_zero(text) > FOLDED else text
+
+
+def by_name(tool: McpTool, counter: TokenCounter) -> str:
+    """The signature as a reply shows a tool that the request names."""
+    text = signature(tool)
+    return condensed(text, tool) if counter.count_or_zero(text) > NAMED_IN_FULL else text
 
 
 def first_sentences(tool: McpTool) -> McpTool:
@@ -111,7 +120,8 @@ def report(rows: Mapping[str, Mapping[tuple[str, str], str]], tokens: Mapping[st
         "",
         "Measured with `python -m benchmarks.definitions.rules` on all tools of the dumps; tokens are cl100k_base. The",
         "first hit of a reply shows a signature with its rules; above 600 tokens it only names the optional parameters",
-        "that have no weighty rule and that the request does not mention (last row: it mentions none).",
+        "that have no weighty rule and that the request does not mention (here it mentions none). A tool that is named",
+        "is condensed above 250: optional parameters and members without weighty rules stand together.",
         f"{len(found)} rules were chosen by reading random samples:",
         f"{len(chosen)} while the code was written, and {len(held_out)} of other servers afterwards. Of those, 63 were",
         "kept at first; what was missing led to the last change, that short sentences of notes are kept by default.",
@@ -174,6 +184,7 @@ def main() -> None:
         "first sentences": [signature(first_sentences(tool), Notes.FULL) for _, tool in tools],
         "with rules": [signature(tool) for _, tool in tools],
         "of a first hit": [first_hit(tool, counter) for _, tool in tools],
+        "of a tool that is named": [by_name(tool, counter) for _, tool in tools],
     }
     tokens = {label: counter.count_many(texts) for label, texts in written.items()}
     keys = [(server, tool.name) for server, tool in tools]

@@ -162,6 +162,9 @@ _LEAST_TOGETHER = 4
 """Optional parameters without important rules from which on they are written together."""
 
 _LETTERS_OF_RULES_OF_A_NAME = 1_000
+_LONGEST_BLOCK = 400
+"""Letters of a parameter with members up to which all of them are shown."""
+
 _OF_A_DATE = re.compile(r"(: str date - [^\n]*?)(?:,? in ISO 8601 format)? \(YYYY-MM-DD\)")
 """A date's format, which its type says."""
 _MORE = "detail='full' explains them"
@@ -171,22 +174,41 @@ def condensed(signature: str, tool: McpTool) -> str:
     """The tool's signature with lines for the required parameters and those with the most important rules; all others
     by name and type, together with those of the same type.
     """
-    optional, blocks = properties_of(tool.input_schema), list(_blocks(_OF_A_DATE.sub(r"\1", signature)))
+    blocks = list(_blocks(_OF_A_DATE.sub(r"\1", signature)))
+    shown = _together(blocks, properties_of(tool.input_schema), f" ({_MORE})")
+    text = "\n".join(shown)
+    return text if len(text) < len(signature) else signature
+
+
+def _together(blocks: list[list[str]], names: Collection[str] | None, more: str = "") -> list[str]:
+    """The lines of parameters, or of an object's members: those of the required ones and of those with the most
+    important rules; then all others by name and type. `names`: only these are parameters.
+    """
     named = {
         place: found["name"]
         for place, block in enumerate(blocks)
-        if (found := _PARAMETER.match(block[0])) and found["optional"] and found["name"] in optional
+        if (found := _PARAMETER.match(block[0])) and found["optional"] and (names is None or found["name"] in names)
     }
     for place in list(_with_rules({place: "\n".join(blocks[place]) for place in named}, _LETTERS_OF_RULES_OF_A_NAME)):
         del named[place]
     if len(named) < _LEAST_TOGETHER:
-        return signature
+        named = {}
+    kept = [line for place, block in enumerate(blocks) if place not in named for line in _shorter(block)]
+    if not named:
+        return kept
     by_type: dict[str, list[str]] = {}
     for place, name in named.items():
         by_type.setdefault(blocks[place][0].partition(": ")[2].partition(" - ")[0], []).append(name)
-    others = "; ".join(f"{', '.join(names)}: {kind}" if kind else ", ".join(names) for kind, names in by_type.items())
-    kept = [line for place, block in enumerate(blocks) if place not in named for line in block]
-    return "\n".join([*kept, f"+{len(named)} optional ({_MORE}): {others}"])
+    others = "; ".join(f"{', '.join(same)}: {kind}" if kind else ", ".join(same) for kind, same in by_type.items())
+    return [*kept, f"+{len(named)} optional{more}: {others}"]
+
+
+def _shorter(block: list[str]) -> list[str]:
+    """The lines of a parameter, of whose members the same is shown."""
+    if sum(map(len, block)) <= _LONGEST_BLOCK:
+        return block
+    inner = _together(list(_blocks("\n".join(line[1:] for line in block[1:]))), None)
+    return [block[0], *(f" {line}" for line in inner)]
 
 
 def _with_rules(lines: Mapping[int, str], left: int = _LETTERS_OF_RULES) -> Iterator[int]:

@@ -169,6 +169,22 @@ async def test_asking_for_a_large_tool_by_its_name_gives_all_its_parameters_with
     assert " title: str - What is shown on the board" in text
 
 
+def test_a_condensed_signature_shows_the_members_of_a_large_parameter_in_the_same_way() -> None:
+    members = {
+        f"field_{number}": {**TEXT, "description": f"The value of field number {number}."} for number in range(30)
+    }
+    rule = {**TEXT, "description": "Must be given as YYYY-MM, never as a name of a month."}
+    body = {"type": "object", "properties": {"title": TEXT, **members, "month": rule}, "required": ["title"]}
+    one = tool("create_report", "Create a report.", {"body": body}, "body")
+    lines = condensed(signature(one), one).split("\n")
+    assert lines[1:3] == ["body: {}", " title: str"]
+    assert [line for line in lines if line.startswith(" month?: str - Must be given as YYYY-MM")]
+    [others] = [line for line in lines if line.startswith(" +")]
+    assert others.startswith(" +30 optional: field_0, field_1, ")
+    assert others.endswith("field_29: str")
+    assert len("\n".join(lines)) < len(signature(one)) / 3
+
+
 def test_a_condensed_signature_keeps_rules_and_says_a_type_once() -> None:
     day = {**TEXT, "format": "date", "description": "Only cards from this day on, in ISO 8601 format (YYYY-MM-DD)."}
     rule = {**TEXT, "description": "Must be unique; refused otherwise."}
