@@ -14,8 +14,8 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from urllib.parse import urlsplit
@@ -36,10 +36,12 @@ from mcp_optimizer.upstream.request_errors import LoginNeeded
 logger = logging.getLogger(__name__)
 
 _MOST_CALLERS = 10_000
-_MOST_AT_ONCE = 10
+_MOST_AT_ONCE = 20
 """Exchanges at one authorization server at a time: a slow one must not take all connections."""
 _LONGEST = 15.0
-"""Seconds that an exchange may take, its turns included."""
+"""Seconds that an exchange may take at one authorization server."""
+_LONGEST_WAIT = 30.0
+"""Seconds that it waits for its turn there: hundreds of callers may come at once."""
 _METADATA = 900.0
 """Seconds for which the metadata of an authorization server are cached."""
 _UNSAID = 300.0
@@ -59,9 +61,22 @@ class Turns:
         self._most = most
         self._of: dict[str, asyncio.Semaphore] = {}
 
-    def at(self, provider: str) -> asyncio.Semaphore:
-        """A turn at this authorization server, while the context is open."""
-        return self._of.setdefault(provider, asyncio.Semaphore(self._most))
+    @asynccontextmanager
+    async def at(self, provider: str) -> AsyncIterator[None]:
+        """A turn at this authorization server while the context is open; raises Unanswered if it takes too long."""
+        turns = self._of.setdefault(provider, asyncio.Semaphore(self._most))
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT):
+                await turns.acquire()
+        except TimeoutError:
+            raise Unanswered(f"too many exchanges wait for the authorization server {provider}") from None
+        try:
+            async with asyncio.timeout(_LONGEST):
+                yield
+        except TimeoutError:
+            raise Unanswered(f"the authorization server {provider} does not answer within {_LONGEST:g} s") from None
+        finally:
+            turns.release()
 
 
 class ExchangeProvider:
@@ -81,21 +96,16 @@ class ExchangeProvider:
 
     async def exchanged(self, token: str) -> Tokens:
         """The token of the server for a caller's token. Raises Unanswered, or LoginFailed if it is refused."""
-        asked = self._exchange.provider
-        try:
-            async with asyncio.timeout(_LONGEST):
-                async with self._turns.at(asked):
-                    endpoint = await self._endpoint()
-                    if self._exchange.kind is not ExchangeKind.ID_JAG:
-                        return await endpoint.for_caller(self._web, token, self._exchange)
-                    audience = self._exchange.audience or self._auth.issuer
-                    assertion = await endpoint.assertion_for_caller(self._web, token, self._exchange, audience)
-                asked = self._auth.issuer
-                async with self._turns.at(asked):
-                    endpoint = await self._endpoint_of_server()
-                    return await endpoint.for_assertion(self._web_of_server, assertion, self._auth.scopes)
-        except TimeoutError:
-            raise Unanswered(f"the authorization server {asked} does not answer within {_LONGEST:g} s") from None
+        exchange = self._exchange
+        async with self._turns.at(exchange.provider):
+            endpoint = await self._endpoint()
+            if exchange.kind is not ExchangeKind.ID_JAG:
+                return await endpoint.for_caller(self._web, token, exchange)
+            audience = exchange.audience or self._auth.issuer
+            assertion = await endpoint.assertion_for_caller(self._web, token, exchange, audience)
+        async with self._turns.at(self._auth.issuer):
+            endpoint = await self._endpoint_of_server()
+            return await endpoint.for_assertion(self._web_of_server, assertion, self._auth.scopes)
 
     async def _endpoint(self) -> TokenEndpoint:
         exchange = self._exchange
@@ -190,6 +200,8 @@ class TokenExchange:
         self._refused = b""
         """The digest of the caller's token that was refused."""
         self._changed = asyncio.Event()
+        self._waits = False
+        """Whether the server waits for another exchange to be worth an attempt."""
 
     # Called by the transports.
 
@@ -244,9 +256,13 @@ class TokenExchange:
 
     async def until_login(self) -> None:
         """Wait until another exchange is worth an attempt."""
-        while not self._is_worth_trying:
-            self._changed.clear()
-            await self._changed.wait()
+        self._waits = True
+        try:
+            while not self._is_worth_trying:
+                self._changed.clear()
+                await self._changed.wait()
+        finally:
+            self._waits = False
 
     async def has_another(self) -> bool:
         """Whether another exchange is worth an attempt."""
@@ -262,7 +278,7 @@ class TokenExchange:
 
     def request_came(self) -> None:
         """The caller has sent a request, maybe with another token."""
-        if self._is_worth_trying:
+        if self._waits and self._is_worth_trying:
             self._changed.set()
 
     # Exchanging.

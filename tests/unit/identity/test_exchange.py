@@ -344,6 +344,37 @@ async def test_metadata_of_another_issuer_are_not_used(provider: Provider, issue
     assert not provider.forms
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "why"),
+    [
+        ("http://127.0.0.1:9/token", "an address on this machine"),
+        ("https://localhost/token", "an address on this machine"),
+        ("http://login.example/token", "must use https"),
+        ("https://ada:word@login.example/token", "cannot be used"),
+    ],
+)
+@pytest.mark.parametrize("is_managed", [False, True])
+async def test_no_token_is_sent_to_an_endpoint_that_metadata_may_not_name(
+    provider: Provider, endpoint: str, why: str, is_managed: bool
+) -> None:
+    provider.metadata = {**METADATA, "token_endpoint": endpoint}
+    with pytest.raises(LoginNeeded) as refused:
+        await provider.exchange(spec=managed() if is_managed else entry()).headers()
+    assert why in str(refused.value)
+    assert not provider.asked
+
+
+@pytest.mark.parametrize("status", [302, 403, 404, 429, 500])
+async def test_what_is_no_decision_of_the_provider_is_tried_again(provider: Provider, status: int) -> None:
+    mine = provider.exchange()
+    provider.answer = lambda _form: (status, {})
+    with pytest.raises(Unanswered, match=f"HTTP status {status}"):
+        await mine.headers()
+    provider.answer = provider.given
+    provider.now += 2
+    assert await mine.headers() == {"authorization": "Bearer at2-for-corp:ada-own"}
+
+
 async def test_no_metadata_are_needed_for_a_token_url(provider: Provider) -> None:
     provider.metadata = {}
     spec = entry(issuer=None, token_url=f"{ISSUER}/token")
