@@ -123,8 +123,8 @@ def foreign(encoder: Encoder | None) -> dict[str, Any]:
     for record in records:
         server = record["server"]
         where = known.setdefault(server, known.get(server) or catalog([server], encoder))
-        if found := where.found(record["request"]):
-            answered.append({**record, "found": found[:FIVE]})
+        if where.search(record["request"]).fits:
+            answered.append({**record, "found": where.found(record["request"])[:FIVE]})
     return {"requests": len(records), "refused": round(1 - len(answered) / len(records), 3), "misses": answered}
 
 
@@ -143,7 +143,7 @@ def general(where: Catalog) -> dict[str, Any]:
         result = where.search(record["request"])
         names = [where.ids[hit.position].split("::", 1)[1] for hit in result.hits]
         fits = [any(part in name.lower() for part in GENERAL_ANSWERS[record["kind"]]) for name in names]
-        rows.append((fits[:1] == [True], any(fits[:FIVE]), not names, any(hit.is_general for hit in result.hits)))
+        rows.append((fits[:1] == [True], any(fits[:FIVE]), not result.fits, any(hit.is_general for hit in result.hits)))
         if not rows[-1][1]:
             misses.append({**record, "found": names[:FIVE]})
     shares = np.mean(rows, axis=0).round(3).tolist()

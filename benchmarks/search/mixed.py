@@ -16,7 +16,7 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,13 @@ FIVE = 5
 
 async def gateway_of_many_servers(encoder: Encoder | None) -> Gateway:
     """The gateway over the servers of `sets/catalog.json`."""
+    return await gateway_of(json.loads((SETS / "catalog.json").read_text(encoding="utf-8")), encoder)
+
+
+async def gateway_of(servers: Mapping[str, str], encoder: Encoder | None) -> Gateway:
+    """A gateway over servers, given by name with the files of their definitions."""
     catalog = new_catalog()
-    for name, dump in json.loads((SETS / "catalog.json").read_text(encoding="utf-8")).items():
+    for name, dump in servers.items():
         listed = json.loads((DUMPS / f"{dump}.json").read_text(encoding="utf-8"))["tools"]
         catalog.on_state(running(name, *map(McpTool.model_validate, listed)))
     await catalog.use_encoder(encoder)
@@ -69,12 +74,14 @@ class Reply:
     named: frozenset[str]
     note: str
     text: str
+    is_refused: bool
+    """Whether it says that no tool fits; the nearest are shown all the same."""
 
     @classmethod
     def of(cls, gateway: Gateway, request: str) -> Reply:
         found = gateway.find(request, detail=Detail.SIGNATURE)
         tools = tuple(f"{hit.tool.server}/{hit.tool.record.name}" for hit in found.tools)
-        return cls(request, tools, frozenset(_named(found)), found.note, found.text)
+        return cls(request, tools, frozenset(_named(found)), found.note, found.text, not found.fits)
 
     @property
     def in_sight(self) -> frozenset[str]:
@@ -91,7 +98,9 @@ def _named(found: FoundTools) -> Iterator[str]:
     """The further tools that the text names."""
     line = next((line for line in found.text.splitlines() if line.startswith("more: ")), "")
     said = frozenset(re.findall(r"[^\s,()\[\]]+", line))
-    yield from (f"{tool.server}/{tool.record.name}" for tool in found.further if tool.name in said)
+    yield from (
+        f"{tool.server}/{tool.record.name}" for tool in (*found.counterparts, *found.further) if tool.name in said
+    )
 
 
 def overlap(gateway: Gateway, *, says_misses: bool) -> None:
@@ -117,17 +126,18 @@ def overlap(gateway: Gateway, *, says_misses: bool) -> None:
 
 def refusal(gateway: Gateway, *, says_misses: bool) -> None:
     replies = [Reply.of(gateway, request) for request in unanswered()]
-    kept = [reply for reply in replies if reply.tools]
+    kept = [reply for reply in replies if not reply.is_refused]
     as_general = sum("No special tool" in reply.text for reply in kept)
     print(
         f"refusal: {len(replies)} requests that no tool does; refused {1 - len(kept) / len(replies):.3f}; "
-        f"answered with general-purpose tools {as_general}, plainly {len(kept) - as_general}"
+        f"answered with general-purpose tools {as_general}, plainly {len(kept) - as_general}; deleting tool first "
+        f"{sum(destroys(words(r.tools[0].split('/', 1)[1])) for r in replies if r.is_refused and r.tools)}"
     )
     if says_misses:
         for reply in kept:
             print("  ", reply.request, "|", *reply.tools, "|", "general" if "No special tool" in reply.text else "")
     rows = [(line, Reply.of(gateway, line["request"])) for line in lines("answered.jsonl")]
-    refused = [reply.request for _, reply in rows if not reply.tools]
+    refused = [reply.request for _, reply in rows if reply.is_refused]
     first = np.mean([{*reply.tools[:1]} <= {*line["right"]} and bool(reply.tools) for line, reply in rows])
     five = np.mean([bool({*reply.tools[:FIVE]} & {*line["right"]}) for line, reply in rows])
     print(
@@ -136,8 +146,8 @@ def refusal(gateway: Gateway, *, says_misses: bool) -> None:
     )
     if says_misses:
         for line, reply in rows:
-            if not {*reply.tools[:FIVE]} & {*line["right"]}:
-                print("  ", line["request"], "|", *reply.tools, "| right", *line["right"])
+            if reply.is_refused or not {*reply.tools[:FIVE]} & {*line["right"]}:
+                print("  ", "refused" * reply.is_refused, line["request"], "|", *reply.tools, "| right", *line["right"])
 
 
 def languages(gateway: Gateway, *, says_misses: bool) -> None:
@@ -147,7 +157,7 @@ def languages(gateway: Gateway, *, says_misses: bool) -> None:
         for language in LANGUAGES:
             reply, right = Reply.of(gateway, line[language]), set(line["right"])
             row = (reply.tools[:1] != () and reply.tools[0] in right, bool(right & {*reply.tools[:FIVE]}))
-            rows[language, held_out].append((*row, not reply.tools))
+            rows[language, held_out].append((*row, reply.is_refused))
             if says_misses and not held_out and language != "en" and not row[0]:
                 print("  ", language, line[language], "|", *reply.tools, "| right", *line["right"])
     print(f"{'language':10}{'first':>8}{'in five':>9}{'refused':>9}   held out: first, in five")

@@ -121,7 +121,7 @@ def ours(tool_set: ToolSet, encoder: Encoder | None, foreign: Sequence[str]) -> 
         ranked.append([ids[at] for at in ranking.positions])
         answered.append(ranked[-1] if ranking.answered else [])
         returned.append(answered[-1][: ranking.kept])
-    refused = [not index.search(text, "", everything, 5).hits for text in foreign]
+    refused = [not index.search(text, "", everything, 5).fits for text in foreign]
     return Ours(ranked, answered, returned, sum(refused) / len(refused) if refused else 0.0)
 
 

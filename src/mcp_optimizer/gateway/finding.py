@@ -178,6 +178,15 @@ _AS_A_SCRIPT = "All in one request: run_script; the same search with detail='pyt
 _Hits = list[tuple[CatalogTool, Hit]]
 
 
+@dataclass(frozen=True)
+class _Searched:
+    """What one search of the index found: the hits, tools of other servers that may be meant, and those that follow."""
+
+    hits: _Hits
+    counterparts: list[CatalogTool]
+    further: list[CatalogTool]
+
+
 class Finder:
     """Finds tools in a snapshot of the catalog. `find_tokens` is the target cost of a reply for a model."""
 
@@ -245,7 +254,8 @@ class Finder:
         limit = self._most(query)
         room = self._limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
-        hits, further = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
+        searched = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
+        hits = searched.hits
         asked = query.several
         parts = self._parts(snapshot, query, asked, hits) if asked is not None else []
         if parts:
@@ -261,9 +271,11 @@ class Finder:
             _metrics(snapshot, tools),
             tuple(snapshot.missing()),
             hits[0][1].score if hits else 0.0,
+            _fit(hits),
             snapshot.encoder_is_loading,
             len(tools) < len(hits) or len(hits) == at_once < limit,
-            further=() if parts else _worth_naming(tools, further),
+            counterparts=() if parts else tuple(searched.counterparts),
+            further=() if parts else _worth_naming(tools, searched.further),
             parts=_in_parts(parts, tools),
             not_searched=asked.rest if asked is not None and parts else "",
             held=tuple(snapshot.held.values()),
@@ -276,8 +288,8 @@ class Finder:
     def is_likely_to_find(self, snapshot: Snapshot, query: Query) -> bool:
         """Whether the best tool for a request is likely to be the one that is meant."""
         limit = self._most(query)
-        hits, _ = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, _OF_A_PART))
-        return _is_likely(hits)
+        found = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, _OF_A_PART))
+        return _is_likely(found.hits)
 
     def counted(self, found: FoundTools) -> FoundTools:
         """Adds the text that a model reads, whatever the detail, and its cost."""
@@ -287,9 +299,7 @@ class Finder:
     def _most(self, query: Query) -> int:
         return self._find_limit if query.limit is None else query.limit
 
-    def _searched(
-        self, snapshot: Snapshot, description: str, keywords: str, limit: int
-    ) -> tuple[_Hits, list[CatalogTool]]:
+    def _searched(self, snapshot: Snapshot, description: str, keywords: str, limit: int) -> _Searched:
         prior = self._prior(snapshot, f"{description} {keywords}")
         result = snapshot.index.search(description, keywords, snapshot.allowed, limit, prior)
         hits = [
@@ -298,7 +308,7 @@ class Finder:
             for tool in snapshot.at([hit.position])
             if not (hit.is_general and _does_more(tool, description))
         ]
-        return hits, snapshot.at(result.further)
+        return _Searched(hits, snapshot.at(result.counterparts), snapshot.at(result.further))
 
     def _prior(self, snapshot: Snapshot, request: str) -> Prior | None:
         """The ranking prior for a request, from recorded use of the tools."""
@@ -311,7 +321,7 @@ class Finder:
     def _parts(self, snapshot: Snapshot, query: Query, asked: SeveralActions, whole: _Hits) -> list[tuple[str, _Hits]]:
         """The parts of a request for several actions, each with its tools; none if it is one request."""
         keywords = query.tool_keywords
-        parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART)[0]) for part in asked.parts]
+        parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART).hits) for part in asked.parts]
         clear = [hits[0][0].server if _is_likely(hits) and _says_enough(part) else "" for part, hits in parts]
         parts = [
             (part, self._among(snapshot, part, hits, keywords, {*clear[:at], *clear[at + 1 :]} - {""}))
@@ -324,8 +334,8 @@ class Finder:
         best = hits[0][1].score if hits else 0.0
         if not servers or best >= (_OBVIOUS if _says_enough(part) else _CERTAIN):
             return hits
-        named, _ = self._searched(snapshot, part, f"{keywords} {' '.join(sorted(servers))}", _OF_A_PART)
-        own = [(tool, hit) for tool, hit in named if tool.server in servers and not hit.is_general]
+        named = self._searched(snapshot, part, f"{keywords} {' '.join(sorted(servers))}", _OF_A_PART)
+        own = [(tool, hit) for tool, hit in named.hits if tool.server in servers and not hit.is_general]
         least = max(_BETTER, best + 0.05) if _says_enough(part) else _BETTER
         return own if own and own[0][1].score >= least else hits
 
@@ -449,7 +459,11 @@ def _says_enough(part: str) -> bool:
 
 
 def _is_likely(hits: _Hits) -> bool:
-    return bool(hits) and hits[0][1].score >= _LIKELY
+    return _fit(hits) and hits[0][1].score >= _LIKELY
+
+
+def _fit(hits: _Hits) -> bool:
+    return bool(hits) and not any(hit.is_only_near for _, hit in hits)
 
 
 def _together(parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> _Hits:
@@ -468,6 +482,7 @@ def _in_parts(parts: Sequence[tuple[str, _Hits]], tools: Sequence[FoundTool]) ->
             part,
             tuple(_of_part(by_key[tool.key], part, hit) for tool, hit in hits if tool.key in by_key),
             any(tool.key not in by_key for tool, _ in hits),
+            _fit(hits),
         )
         for part, hits in parts
     )

@@ -106,6 +106,7 @@ def _summary(definition: Definition) -> str:
 
 _NOTHING = "No tool fits. Ask for one action in other words, or see list_tools."
 _NOTHING_YET = "No tool found yet."
+_NEAREST = "No tool fits well. These are the nearest; if none does it, ask in other words, or see list_tools."
 _AGAIN = "Search again in some seconds."
 _MOST_NAMED = 5
 """Maximum number of tools that a note names."""
@@ -132,6 +133,8 @@ class FoundPart:
     tools: tuple[FoundTool, ...]
     has_more: bool = False
     """Whether more tools fit than the reply has room for."""
+    fits: bool = True
+    """Whether the tools fit; otherwise they are only the nearest."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +146,16 @@ class FoundTools:
     missing: tuple[UpstreamState, ...]
     fit: float = 0.0
     """The probability, from 0 to 1, that the first tool answers the request."""
+    fits: bool = True
+    """Whether the tools fit; otherwise they are only the nearest."""
     by_words_only: bool = False
     """Whether only words were matched, because the encoder is still loading."""
     left_out: bool = False
     """Whether more tools fit than the reply has room for."""
     whole_id: str = ""
     """The id under which the complete definition of the only tool is kept, if it is too large to be shown."""
+    counterparts: tuple[CatalogTool, ...] = ()
+    """Tools of other servers that the request may mean as well; a reply only names them."""
     further: tuple[CatalogTool, ...] = ()
     """The tools that follow in the ranking; a reply only names them."""
     parts: tuple[FoundPart, ...] = ()
@@ -199,9 +206,20 @@ class FoundTools:
     @property
     def note(self) -> str:
         """What a reader should know about the reply; usually empty."""
+        return " ".join(filter(None, (self.mark, self.remarks)))
+
+    @property
+    def mark(self) -> str:
+        """What a reader should know before it reads of the tools: that they are only the nearest."""
+        return _NEAREST if self.tools and not self.fits and not self.parts else ""
+
+    @property
+    def remarks(self) -> str:
+        """What else it should know."""
         notes = [] if self.tools else [_NOTHING_YET if self.is_incomplete else _NOTHING]
         if self.general and not self.parts:
-            notes.append(f"No special tool fits well; general-purpose: {listed(self.general, _MOST_NAMED)}.")
+            said = "No special tool fits well; general-purpose" if self.fits else "General-purpose"
+            notes.append(f"{said}: {listed(self.general, _MOST_NAMED)}.")
         if self.by_words_only:
             notes.append("Searched by words only: the encoder is still loading.")
         if self.abbreviated:

@@ -13,7 +13,7 @@ from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
 from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.gateway.found_tools import FoundTool, FoundTools
+from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools
 from mcp_optimizer.gateway.reply_text import ShownInConversation
 
 _AROUND = 2
@@ -80,12 +80,18 @@ def python_text(found: FoundTools, sources: PythonSources, budget: int, seen: Sh
     if found.parts:
         for part in found.parts:
             if not part.tools:
-                writer.lines.append(f'No tool fits "{" ".join(part.request.split())[:_LONGEST_ASKED]}".')
+                writer.lines.append(f'No tool fits "{_asked(part)}".')
+            elif not part.fits:
+                writer.lines.append(f'No tool fits "{_asked(part)}" well; the nearest:')
             writer.hits(part.tools, alone=False)
     else:
         writer.hits(found.tools)
-    writer.end(found.further)
-    return "\n".join([*writer.lines, *([found.note] if found.note else [])])
+    writer.end((*found.counterparts, *found.further))
+    return "\n".join(filter(None, (found.mark, *writer.lines, found.remarks)))
+
+
+def _asked(part: FoundPart) -> str:
+    return " ".join(part.request.split())[:_LONGEST_ASKED]
 
 
 @dataclass

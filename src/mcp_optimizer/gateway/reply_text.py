@@ -138,10 +138,10 @@ def reply_text(
         for waiting, part in zip(range(len(found.parts), 0, -1), found.parts, strict=True):
             writer.one_action(part, max(writer.left // waiting, _LEAST_PART))
     else:
-        writer.hits(found.tools)
-    writer.more(found.further)
-    if found.note:
-        writer.lines.append(found.note)
+        writer.hits(found.tools, mark=found.mark)
+    writer.more(found.counterparts, found.further)
+    if found.remarks:
+        writer.lines.append(found.remarks)
     return "\n".join(writer.lines)
 
 
@@ -166,21 +166,25 @@ class _Writer:
     _servers: list[str] = field(default_factory=list)
     _named: list[CatalogTool] = field(default_factory=list)
     _repeated: list[CatalogTool] = field(default_factory=list)
+    _written: set[tuple[str, str]] = field(default_factory=set)
     _shapes: int = 0
     _parameters: set[str] = field(default_factory=set)
 
-    def hits(self, hits: Sequence[FoundTool]) -> None:
-        """Writes the tools of a request for one action."""
+    def hits(self, hits: Sequence[FoundTool], *, mark: str) -> None:
+        """Writes the tools of a request for one action; with a mark that they are only the nearest, in short."""
+        if mark:
+            self.lines.append(mark)
         most = int(_FIRST * self.left)
         for place, hit in enumerate(hits):
             if hit.is_named:
                 self._write(hit.tool, self._complete(hit))
             elif _key(hit.tool) in self.seen:
                 self._repeated.append(hit.tool)
-            elif place == 0:
+                self._written.add(hit.tool.key)
+            elif place == 0 and not mark:
                 self._write(hit.tool, self._first(hit, most))
             else:
-                is_close = hit.score >= _CLOSE * hits[0].score
+                is_close = not mark and hit.score >= _CLOSE * hits[0].score
                 self._write_if_room(hit.tool, self._forms_of(hit.tool, is_close=is_close))
 
     def one_action(self, part: FoundPart, budget: int) -> None:
@@ -191,7 +195,9 @@ class _Writer:
             self.lines.append("No room: search for this alone." if part.has_more else "No tool fits.")
             return
         best, *others = part.tools
-        if best.is_general:
+        if not part.fits:
+            self.lines.append("No tool fits well; the nearest:")
+        elif best.is_general:
             self.lines.append("No special tool fits well; general-purpose:")
         if best.is_named:
             self._write(best.tool, self._complete(best))
@@ -214,15 +220,17 @@ class _Writer:
         shape = _printable(self.sources.shape(tool))
         return f"{call} -> {shape}" if shape and len(shape) <= _LONGEST_SHAPE_OF_A_CALL else call
 
-    def more(self, further: Iterable[CatalogTool]) -> None:
-        """Writes the servers, and the tools that are only named."""
+    def more(self, counterparts: Iterable[CatalogTool], further: Iterable[CatalogTool]) -> None:
+        """Writes the servers, and the tools that are only named: first those of other servers that may be meant."""
         told = [_printable(f"[{server}] {about}") for server in self._servers if (about := self._about(server))]
         self.lines += told
         self.left -= sum(map(self.sources.count, told))
         if self._repeated:
             called = ", ".join(map(_call, self._repeated))
             self.lines.append(f"shown earlier (a search for its name shows it again): {called}")
-        shown = [*self._named, *list(further)[: max(_MOST_MORE - len(self._named), 0)]]
+        meant = [tool for tool in counterparts if tool.key not in self._written]
+        named = {tool.key: tool for tool in (*meant, *self._named, *further) if tool.key not in self._written}
+        shown = list(named.values())[: max(_MOST_MORE, len({tool.key for tool in (*meant, *self._named)}))]
         if shown:
             # Includes required parameters where there is room, so that the next request can be the call itself.
             known = self._servers[-1] if self._servers else ""
@@ -297,6 +305,7 @@ class _Writer:
             text = f"{text}\n -> {shape}"
         text = self._without_repetition(text)
         self.lines.append(text)
+        self._written.add(tool.key)
         self.left -= self.sources.count(text) + _AROUND
         if form.is_whole:
             # A tool that was shown in part may be needed in full.

@@ -18,12 +18,28 @@ from weakref import WeakValueDictionary
 
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.search.actions import asks_to_destroy
+from mcp_optimizer.search.at_hand import worded_as_here
 from mcp_optimizer.search.deprecation import Superseded
+from mcp_optimizer.search.doubt import (
+    SURE,
+    Outlook,
+    World,
+    asks_the_world,
+    bundled_judge,
+    bundled_world,
+    doubt_features,
+    is_short,
+)
+from mcp_optimizer.search.generality import LEAST_COSINE, MOST, Generality
 from mcp_optimizer.search.languages import translated
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vector, Vocabulary
 from mcp_optimizer.search.lexical import translated as renumbered
 from mcp_optimizer.search.name_index import Names
+from mcp_optimizer.search.overlap import LOOKED_AT, RankedTool, counterparts
 from mcp_optimizer.search.ranker import (
+    EXACT_NAME_BONUS,
+    LEAST,
     Cosines,
     Fusion,
     Mask,
@@ -39,10 +55,13 @@ from mcp_optimizer.search.ranker import (
 from mcp_optimizer.search.tool_texts import keywords_read, query_parts, request_read
 from mcp_optimizer.search.typing_errors import Grouped, grouped, repaired
 from mcp_optimizer.search.vectors import VectorIndex
-from mcp_optimizer.search.words import terms
+from mcp_optimizer.search.words import terms, words
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
+
+BUNDLED: Final = "bundled:"
+"""How the name of the bundled encoder begins."""
 
 _FEW = 1_000
 """Maximum tools for which the parts are built on demand, which takes some hundredths of a second."""
@@ -111,49 +130,6 @@ class IndexParts:
         return self.vectors.rows(self._size)
 
 
-KINDS: Final = {
-    "search the web for any question and get current results": "web internet online google page",
-    "fetch the content of a web page by its url": "url webpage website page web",
-    "open a url in the browser": "browser",
-    "run python code and return the output": "code python script cell sandbox",
-    "run a shell command on the machine": "command shell bash terminal",
-    "read the contents of a file": "file",
-    "write text to a file": "file",
-    "find files by name in a directory": "file directory folder",
-    "run a sql query against the database": "sql",
-    "remember a fact about the user for later": "memory remember knowledge note observation entity",
-    "add what was learned about a person to the knowledge graph": "memory knowledge observation entity",
-    "search stored memories and notes": "memory remember knowledge note entity",
-    "solve an equation or evaluate a mathematical expression": "math equation expression calculate arithmetic",
-}
-"""Descriptions of general-purpose kinds of tools, each with words of which such a tool must contain at least one."""
-
-MOST: Final = 3
-"""Maximum general-purpose tools in one search result."""
-
-LEAST_COSINE: Final = 0.1
-"""Minimum cosine with the request for a general-purpose tool to be returned."""
-
-
-@dataclass(frozen=True)
-class Generality:
-    """Each tool's highest cosine with a kind of general-purpose tool; zero for kinds whose words it lacks."""
-
-    nearness: Floats
-
-    @classmethod
-    def of(cls, index: LexicalIndex, cosines: Callable[[list[str]], Floats]) -> Generality:
-        """`cosines` returns texts x tools."""
-        rows = cosines(list(KINDS))
-        has_words = np.stack([index.field_scores(terms(asked), "all") > 0 for asked in KINDS.values()])
-        return cls(np.where(has_words, rows, 0.0).max(axis=0).astype(np.float32))
-
-    def tools(self, threshold: float) -> NDArray[np.bool_]:
-        """Which tools are general-purpose."""
-        near: NDArray[np.bool_] = self.nearness >= threshold
-        return near
-
-
 logger = logging.getLogger(__name__)
 
 Prior = Callable[[Positions], Floats | None]
@@ -167,6 +143,9 @@ _FURTHER = 8
 
 _WEAK = 0.3
 """If the likelihood of the first hit is below this, general-purpose tools are returned as well."""
+
+_NEAREST = 3
+"""Number of tools that are returned if none fits."""
 
 _GUESS = 0.9
 """Maximum cosine guessed for a tool that is not embedded yet, relative to the highest cosine of embedded tools."""
@@ -206,6 +185,8 @@ class Hit:
     """Returned because it is general-purpose, not because it fits."""
     is_named: bool = False
     """The request names it."""
+    is_only_near: bool = False
+    """Returned because it is near, although no tool fits."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +197,13 @@ class SearchResult:
     fit: float
     further: tuple[int, ...] = ()
     """The positions that follow in the ranking, whether they fit or not."""
+    counterparts: tuple[int, ...] = ()
+    """The tools of other servers than the first hit's that the request may mean as well, one of each."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether a tool fits; otherwise the hits are only the nearest."""
+        return bool(self.hits) and not any(hit.is_only_near for hit in self.hits)
 
 
 @cache
@@ -287,22 +275,105 @@ class SearchIndex:
         cosines = self._cosines(query, begun)
         matrix = with_cosines(matrix, cosines)
         looked_at = limit + _FURTHER if limit > 0 else limit
-        most = max(looked_at, _CANDIDATES) if prior and limit > 0 else looked_at
+        most = max(looked_at, LOOKED_AT) if limit > 0 else limit
         ranking = self._ranked(query, cosines, allowed, most, None, matrix)
-        if prior and (used := prior(ranking.positions)) is not None:
+        candidates = ranking.positions[: max(looked_at, _CANDIDATES)]
+        if prior and (used := prior(candidates)) is not None:
             whole = np.zeros(self.size, dtype=np.float32)
-            whole[ranking.positions] = used
-            ranking = self._ranked(query, cosines, allowed, looked_at, whole, matrix)
-        fitting = zip(ranking.positions[: min(ranking.kept, limit)], ranking.likelihoods, strict=False)
-        named = frozenset(self._parts.names.exactly(query))
-        hits = [_hit(at, likelihood, named) for at, likelihood in fitting] if ranking.answered else []
-        if cosines is not None and limit > 0 and (not hits or hits[0].score < _WEAK):
+            whole[candidates] = used
+            ranking = self._ranked(query, cosines, allowed, most, whole, matrix)
+        verdict = self._verdict(query, cosines, allowed, ranking, matrix)
+        hits: list[Hit] = []
+        if verdict is Outlook.FITS:
+            hits = self._first(query, ranking, min(ranking.kept, limit))
+        elif verdict is Outlook.NONE:
+            hits = self._nearest(query, ranking, limit)
+        if cosines is not None and limit > 0 and (verdict is not Outlook.FITS or not hits or hits[0].score < _WEAK):
             found = {hit.position for hit in hits}
             general = [hit for hit in self._general(query, cosines, allowed, matrix) if hit.position not in found]
             hits = [*hits[: max(limit - len(general), 1)], *general][:limit] if general else hits
+        if not hits and cosines is not None:
+            hits, verdict = self._nearest(query, ranking, limit), Outlook.NONE
+        if not hits:
+            return SearchResult((), 0.0)
+        if verdict is Outlook.NONE or (hits[0].score < _WEAK and not asks_to_destroy(words(query))):
+            hits = self._harmless_first(hits)
+        if verdict is Outlook.NONE:
+            hits = [replace(hit, is_only_near=True) for hit in hits]
         found = {hit.position for hit in hits}
-        following = (int(at) for at in ranking.positions[:looked_at] if int(at) not in found)
-        return SearchResult(tuple(hits), hits[0].score if hits else 0.0, tuple(following) if hits else ())
+        following = tuple(int(at) for at in ranking.positions[:looked_at] if int(at) not in found)
+        others = self._counterparts(query, ranking) if verdict is Outlook.FITS else ()
+        return SearchResult(tuple(hits), hits[0].score, following, others)
+
+    def _first(self, query: str, ranking: Ranking, most: int) -> list[Hit]:
+        named = frozenset(self._parts.names.exactly(query))
+        return [_hit(at, one, named) for at, one in zip(ranking.positions[:most], ranking.likelihoods, strict=False)]
+
+    def _nearest(self, query: str, ranking: Ranking, limit: int) -> list[Hit]:
+        """The first tools that have anything in common with a request that none fits."""
+        return self._first(query, ranking, min(_NEAREST, limit, int((ranking.scores > LEAST).sum())))
+
+    def _harmless_first(self, hits: list[Hit]) -> list[Hit]:
+        """The hits, those that delete or overwrite last; for hits that hardly fit."""
+        harmful = frozenset(self._parts.names.destroying.tolist())
+        return sorted(hits, key=lambda hit: hit.position in harmful and not hit.is_named)
+
+    def _verdict(self, query: str, cosines: Cosines | None, allowed: Mask, ranking: Ranking, matrix: Floats) -> Outlook:
+        by_ranking = Outlook.FITS if ranking.answered else Outlook.GENERAL
+        is_bundled = self._encoder is not None and self._encoder.name.startswith(BUNDLED)
+        if cosines is None or not is_bundled or not is_short(query) or not len(ranking.positions):
+            return by_ranking
+        if ranking.likelihoods[0] >= SURE:
+            return Outlook.FITS
+        if self._can_search_for(query, cosines, allowed):
+            return by_ranking
+        known = self._doubt_features(cosines, allowed, ranking, matrix, bundled_world())
+        return Outlook.FITS if bundled_judge().score(known) >= bundled_judge().threshold else Outlook.NONE
+
+    def _can_search_for(self, query: str, cosines: Cosines, allowed: Mask) -> bool:
+        """Whether a request is a question that an allowed tool may answer by searching the web."""
+        generality = self.generality
+        if generality is None or not asks_the_world(query):
+            return False
+        return bool((allowed & (generality.to_web_search >= self._fusion(cosines).general)).any())
+
+    def _doubt_features(
+        self, cosines: Cosines, allowed: Mask, ranking: Ranking, matrix: Floats, world: World
+    ) -> Floats:
+        generality = self.generality
+        is_general = allowed & (False if generality is None else generality.tools(self._fusion(cosines).general))
+        general = float(cosines.whole[is_general].max(initial=0.0))
+        return doubt_features(cosines, matrix, ranking, general, world)
+
+    def doubt(self, query: str, world: World) -> tuple[Floats, bool | None]:
+        """The `DOUBT_FEATURES` of a request to all tools, for training, and whether a tool fits where they do not
+        decide.
+        """
+        query = self._repaired(request_read(query))
+        cosines = self._cosines(query, self._begin(query))
+        if cosines is None:
+            raise ValueError("without cosines nothing is judged")
+        everything = np.ones(self.size, dtype=np.bool_)
+        matrix = with_cosines(word_features(self._parts.lexical, self._parts.names, query), cosines)
+        ranking = self._ranked(query, cosines, everything, LOOKED_AT, None, matrix)
+        known = self._doubt_features(cosines, everything, ranking, matrix, world)
+        if not is_short(query):
+            return known, ranking.answered
+        is_sure = ranking.likelihoods[0] >= SURE or bool(self._parts.names.exactly(query))
+        return known, is_sure or self._can_search_for(query, cosines, everything) or None
+
+    def _counterparts(self, query: str, ranking: Ranking) -> tuple[int, ...]:
+        names = self._parts.names
+        # A tool that has exactly the words of the request is not nearer in meaning.
+        bonus = np.isin(ranking.positions, names.exactly(query)) * np.float32(EXACT_NAME_BONUS)
+        owners = names.servers[ranking.positions]
+        return counterparts(
+            query,
+            [
+                RankedTool(int(at), int(owner), names.spelt[at], names.server_names[owner], float(score))
+                for at, owner, score in zip(ranking.positions, owners, ranking.scores - bonus, strict=True)
+            ],
+        )
 
     def ranking(self, query: str, allowed: Mask | None, limit: int, prior: Floats | None = None) -> Ranking:
         """The uncut ranking with the features behind it, for measuring and explaining."""
@@ -343,8 +414,8 @@ class SearchIndex:
     def _repaired(self, query: str) -> str:
         """The request in English and without typing errors."""
         if (other := translated(query)) is not None:
-            return other.read(query, self._parts.lexical.knows)
-        return repaired(query, self._parts.lexical.knows, lambda: self._own_words)
+            return worded_as_here(other.read(query, self._parts.lexical.knows))
+        return worded_as_here(repaired(query, self._parts.lexical.knows, lambda: self._own_words))
 
     @lazy
     def _own_words(self) -> Grouped:
@@ -369,7 +440,7 @@ class SearchIndex:
             # A tool's generality does not depend on other tools, and computing it embeds a dozen texts.
             whole, positions = self._whole
             known = whole.generality
-            return None if known is None else Generality(known.nearness[list(positions)])
+            return None if known is None else known.some(positions)
         encoder = self._encoder
         if encoder is None:
             return None
@@ -410,7 +481,7 @@ class SearchIndex:
         rows = self._parts.vectors.cosines(embedded)
         if self._parts.vectors.missing.any():
             rows = self._with_guesses(rows, query)
-        return Cosines(rows[0], rows[1:])
+        return Cosines(rows[0], rows[1:], embedded[0])
 
     def _with_guesses(self, rows: Floats, query: str) -> Floats:
         """Guess the cosines of tools that are not embedded yet from their words, so they are still found."""

@@ -40,6 +40,10 @@ class Names:
     """The positions of tools whose names say that they delete or overwrite."""
     others: Mapping[str, tuple[int, ...]]
     """The other tools of a shared name; separate, because few names are shared and need a collection."""
+    servers: NDArray[np.int32]
+    """The number of each tool's server."""
+    server_names: tuple[str, ...]
+    """The servers, by number."""
 
     @classmethod
     def of(cls, names: Sequence[tuple[str, str]]) -> Names:
@@ -55,7 +59,9 @@ class Names:
         done = np.fromiter((name_actions(name.split()) for name in spelt), dtype=np.int32, count=len(spelt))
         destroying = np.fromiter((destroys(name.split()) for name in spelt), dtype=np.bool_, count=len(spelt))
         shared = {key: tuple(sorted(positions)) for key, positions in others.items()}
-        return cls(spelt, done, exact, np.flatnonzero(destroying), shared)
+        numbers = {server: number for number, server in enumerate(dict.fromkeys(server for server, _ in names))}
+        servers = np.fromiter((numbers[server] for server, _ in names), dtype=np.int32, count=len(spelt))
+        return cls(spelt, done, exact, np.flatnonzero(destroying), shared, servers, tuple(numbers))
 
     def exactly(self, query: str) -> list[int]:
         """The tools that the query names: the query is the name, however joined or inflected, or contains it as an

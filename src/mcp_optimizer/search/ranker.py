@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.actions import actions, asks_to_destroy, negated
+from mcp_optimizer.search.at_hand import AT_HAND, at_hand
 from mcp_optimizer.search.deprecation import Superseded, none_superseded
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex
 from mcp_optimizer.search.name_index import Names, is_identifier
@@ -153,7 +154,8 @@ tools.
 _CALLED_BY_NAME: Final = 0.99
 """The likelihood of a tool that the request names."""
 
-_LEAST: Final = 1e-6
+LEAST: Final = 1e-6
+"""Minimum score of a tool that has anything in common with a request."""
 
 _BRAND = re.compile(r"\b[A-Z][a-z]+(?:[A-Z][a-z]*)+\b")
 
@@ -166,6 +168,8 @@ class Cosines:
 
     whole: Floats
     parts: Floats
+    embedded: Floats | None = None
+    """The vector of the whole query."""
 
 
 def feature_matrix(index: LexicalIndex, names: Names, query: str, cosines: Cosines | None) -> Floats:
@@ -294,6 +298,7 @@ def rank(
     exact = [position for position in _named(names, query, beside) if allowed is None or allowed[position]]
     scores = _scores(matrix, regime, exact, allowed, beside)
     scores[_unasked(names, query, exact)] -= np.float32(UNASKED)
+    scores[at_hand(index, query)] += np.float32(AT_HAND)
     order = _first(scores, eligible, max(limit, 10) + 1)
     known = fit_features(matrix, scores, order)
     fit, shown = regime.fit(known), order[:limit]
@@ -302,7 +307,7 @@ def rank(
     if exact:
         likelihoods[np.isin(shown, exact)] = _CALLED_BY_NAME
     # A tool that has nothing in common with the query never fits, however weak the first is.
-    kept = int((scores[shown] >= max(scores[shown[0]] - regime.gap, _LEAST)).sum()) or 1
+    kept = int((scores[shown] >= max(scores[shown[0]] - regime.gap, LEAST)).sum()) or 1
     answered = bool(exact) or fit >= regime.fit_threshold
     return Ranking(shown, scores[shown], fit, answered, kept, known, hits, likelihoods)
 
@@ -360,12 +365,14 @@ def contributions(
     used = np.zeros_like(plain) if beside.prior is None else beside.prior
     moved = beside.superseded.moved(plain + used, allowed) - plain - used
     unasked = frozenset(_unasked(names, query, sorted(exact)).tolist())
+    near = frozenset(at_hand(index, query).tolist())
     return [
         {
             **{name: float(parts[row, column]) for row, name in enumerate(FEATURES)},
             "use": float(used[position]),
             "deprecation": float(moved[position]),
             "unasked": -UNASKED if position in unasked else 0.0,
+            "at_hand": AT_HAND if position in near else 0.0,
             "exact_name": EXACT_NAME_BONUS if position in exact else 0.0,
         }
         for column, position in enumerate(positions)

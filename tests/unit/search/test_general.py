@@ -49,8 +49,9 @@ def test_a_question_that_no_special_tool_answers_finds_the_web_search(encoder: E
 
 
 def test_a_catalog_without_general_tools_does_not_answer_such_a_question(encoder: Encoder) -> None:
-    names, result = searched(QUESTION, SPECIAL, encoder)
-    assert (names, result.fit) == ([], 0.0)
+    _, result = searched(QUESTION, SPECIAL, encoder)
+    assert not result.fits
+    assert all(hit.is_only_near for hit in result.hits)
 
 
 def test_what_is_there_for_anything_is_marked_and_what_fits_is_not(encoder: Encoder) -> None:
