@@ -6,6 +6,7 @@ original, byte for byte. A piece too large for a page is divided further. Pure.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 from mcp_optimizer.domain.kept_results import Chunk
 from mcp_optimizer.largejson.spans import Positions, whole_characters
 from mcp_optimizer.results.document import ResultDocument
+from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.item_layout import at_word_end, most
 from mcp_optimizer.runtime.lazy_numpy import np
 
 _CHUNK = 256 * 1024
 """Approximate bytes of text stored together."""
+
+_BLANKS = b" \t\r\n"
 
 REMARK = -2
 """The block number of a remark."""
@@ -137,6 +141,26 @@ def page(pieces: Sequence[tuple[int, bytes]], first: int, fits: Callable[[Sequen
     """Join as many of the pieces (block and text) as fit, at least one."""
     count = most(len(pieces), lambda n: n == 0 or fits([text for _, text in joined(pieces[:n])])) or 1
     return Page(tuple(joined(pieces[:count])), first, min(count, len(pieces)))
+
+
+def without_blanks(piece: bytes) -> bytes:
+    """A row, element or key of JSON without whitespace between its tokens, as the first part of a result is shown; any
+    other piece as it is. What follows it, a comma or a line break, stays.
+    """
+    text = piece.strip(_BLANKS)
+    body, comma = (text[:-1].rstrip(_BLANKS), b",") if text.endswith(b",") else (text, b"")
+    if not body.startswith((b"{", b"[", b'"')) or not _is_json(body):
+        return piece
+    ending = comma or (b"\n" if piece.endswith(b"\n") else b"")
+    return minified(body) + ending
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(b"{%b}" % body if body.startswith(b'"') else body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def joined(pieces: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:

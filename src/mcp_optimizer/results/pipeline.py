@@ -408,8 +408,9 @@ class Results:
         limit: int | None = None,
         select: str = "",
         search: str = "",
+        for_model: bool = False,
     ) -> dict[str, Any]:
-        """More of a result that was cut."""
+        """More of a result that was cut. For a model, pages of JSON have no more whitespace than the part it saw."""
         started = time.perf_counter()
         if self._store is None or self._reader is None:
             raise InvalidRequest("No results are kept here.")
@@ -423,7 +424,8 @@ class Results:
             part = Call("", "", caller, extent=extent)
             treatment = replace(_AS_IT_IS, max_tokens=kept.max_tokens)
             return await self._told(selection, treatment, part, PerformanceInfo.since(started))
-        found, extent = await self._reader.read_on(kept, offset, limit, search)
+        is_compact = for_model and self._options.everywhere.encoding is not Encoding.ORIGINAL
+        found, extent = await self._reader.read_on(kept, offset, limit, search, is_compact=is_compact)
         return await self.described(found, started, replace(OF_NO_TOOL, extent=extent))
 
 

@@ -17,7 +17,7 @@ from mcp_optimizer.results.fitting import Measure
 from mcp_optimizer.results.item_layout import most
 from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS
 from mcp_optimizer.results.notices import Notice, Selection, notice_block
-from mcp_optimizer.results.pages import joined, page
+from mcp_optimizer.results.pages import joined, page, without_blanks
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.result_store import ResultStore
 from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Text, decoded, json_value, size_of
@@ -31,6 +31,9 @@ PAGE_META_KEY = "mcp-optimizer/page"
 _BYTES_PER_TOKEN = 12
 """Bounds how many pieces are read for a page: those that would fit at this rate."""
 
+_OF_JSON = frozenset(("rows", "items", "keys"))
+"""Units whose pieces may be JSON."""
+
 _LONGEST_SEARCH = 200
 
 
@@ -43,12 +46,12 @@ class ResultReader:
         self._selecting = selecting
 
     async def read_on(
-        self, result: KeptResult, offset: int, limit: int | None, search: str
+        self, result: KeptResult, offset: int, limit: int | None, search: str, *, is_compact: bool = False
     ) -> tuple[dict[str, Any], Extent]:
         """A page, or the pieces that contain a text; and whether there are more rows than that."""
         if search:
             return await self.search(result, search, offset, limit), await self.extent(result)
-        found = await self.page(result, offset, limit)
+        found = await self.page(result, offset, limit, is_compact=is_compact)
         is_last = "nextOffset" not in found.get("_meta", {}).get(PAGE_META_KEY, {})
         return found, await self.extent(result) if is_last else CUT
 
@@ -56,8 +59,12 @@ class ResultReader:
         """Whether the tool itself cut a result."""
         return Extent.of(await self._store.remark(result))
 
-    async def page(self, result: KeptResult, offset: int, limit: int | None) -> dict[str, Any]:
-        """The pieces from `offset` on that fit, at most `limit`. All pages together are the original."""
+    async def page(
+        self, result: KeptResult, offset: int, limit: int | None, *, is_compact: bool = False
+    ) -> dict[str, Any]:
+        """The pieces from `offset` on that fit, at most `limit`. All pages together are the original; compact ones, for
+        a model, are so without the whitespace inside JSON.
+        """
         _check(offset, limit)
         budget = _budget(result)
         most_bytes = budget * _BYTES_PER_TOKEN
@@ -67,6 +74,8 @@ class ResultReader:
             at, some = await self._store.pieces(result, at)
             if not some:
                 break
+            if is_compact and result.unit in _OF_JSON:
+                some = await asyncio.to_thread(_without_blanks, some)
             pieces += some
             size += sum(len(piece) for _, piece in some)
         if not pieces:
@@ -171,6 +180,10 @@ class ResultReader:
                     yield b","
                 last = block
                 yield text
+
+
+def _without_blanks(pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    return [(block, without_blanks(piece)) for block, piece in pieces]
 
 
 def _values(pieces: list[tuple[int, bytes]]) -> Any:

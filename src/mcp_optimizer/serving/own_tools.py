@@ -106,6 +106,7 @@ class OwnTools:
             limit=number_in(arguments, "limit"),
             select=self._text(arguments, "select"),
             search=self._text(arguments, "search"),
+            for_model=True,
         )
 
     async def _run_script(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:

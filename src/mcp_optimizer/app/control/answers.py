@@ -248,9 +248,15 @@ class Answers:
         )
 
     async def _read(self, request: command_requests.ReadRequest) -> dict[str, Any]:
-        results, parts = self._of.gateway.results, {"select": request.select, "search": request.search}
         return result_facts(
-            await results.read(request.result_id, _COMMAND_LINE, offset=request.offset, limit=request.limit, **parts)
+            await self._of.gateway.results.read(
+                request.result_id,
+                _COMMAND_LINE,
+                offset=request.offset,
+                limit=request.limit,
+                select=request.select,
+                search=request.search,
+            )
         )
 
     def _status(self) -> dict[str, Any]:
