@@ -161,7 +161,9 @@ def folded(signature: str, tool: McpTool, wanted: Collection[str]) -> str:
 _LEAST_TOGETHER = 4
 """Optional parameters without important rules from which on they are written together."""
 
-_LETTERS_OF_RULES_OF_A_NAME = 1_000
+LETTERS_OF_RULES_OF_A_NAME = 1_000
+"""The same for a tool that a request names, and for each of its parameters with members."""
+
 _LONGEST_BLOCK = 400
 """Letters of a parameter with members up to which all of them are shown."""
 
@@ -170,30 +172,30 @@ _OF_A_DATE = re.compile(r"(: str date - [^\n]*?)(?:,? in ISO 8601 format)? \(YYY
 _MORE = "detail='full' explains them"
 
 
-def condensed(signature: str, tool: McpTool) -> str:
+def condensed(signature: str, tool: McpTool, letters: int = LETTERS_OF_RULES_OF_A_NAME) -> str:
     """The tool's signature with lines for the required parameters and those with the most important rules; all others
     by name and type, together with those of the same type.
     """
     blocks = list(_blocks(_OF_A_DATE.sub(r"\1", signature)))
-    shown = _together(blocks, properties_of(tool.input_schema), f" ({_MORE})")
+    shown = _together(blocks, letters, properties_of(tool.input_schema), f" ({_MORE})")
     text = "\n".join(shown)
     return text if len(text) < len(signature) else signature
 
 
-def _together(blocks: list[list[str]], names: Collection[str] | None, more: str = "") -> list[str]:
+def _together(blocks: list[list[str]], letters: int, names: Collection[str] | None = None, more: str = "") -> list[str]:
     """The lines of parameters, or of an object's members: those of the required ones and of those with the most
-    important rules; then all others by name and type. `names`: only these are parameters.
+    important rules, as many as fit; then all others by name and type. `names`: only these are parameters.
     """
     named = {
         place: found["name"]
         for place, block in enumerate(blocks)
         if (found := _PARAMETER.match(block[0])) and found["optional"] and (names is None or found["name"] in names)
     }
-    for place in list(_with_rules({place: "\n".join(blocks[place]) for place in named}, _LETTERS_OF_RULES_OF_A_NAME)):
+    for place in list(_with_rules({place: "\n".join(blocks[place]) for place in named}, letters)):
         del named[place]
     if len(named) < _LEAST_TOGETHER:
         named = {}
-    kept = [line for place, block in enumerate(blocks) if place not in named for line in _shorter(block)]
+    kept = [line for place, block in enumerate(blocks) if place not in named for line in _shorter(block, letters)]
     if not named:
         return kept
     by_type: dict[str, list[str]] = {}
@@ -203,11 +205,11 @@ def _together(blocks: list[list[str]], names: Collection[str] | None, more: str 
     return [*kept, f"+{len(named)} optional{more}: {others}"]
 
 
-def _shorter(block: list[str]) -> list[str]:
+def _shorter(block: list[str], letters: int) -> list[str]:
     """The lines of a parameter, of whose members the same is shown."""
     if sum(map(len, block)) <= _LONGEST_BLOCK:
         return block
-    inner = _together(list(_blocks("\n".join(line[1:] for line in block[1:]))), None)
+    inner = _together(list(_blocks("\n".join(line[1:] for line in block[1:]))), letters)
     return [block[0], *(f" {line}" for line in inner)]
 
 
