@@ -79,6 +79,12 @@ _FIRST = 1.5
 _MOST_MORE = 6
 """Maximum number of tools that a reply names beyond those requested."""
 
+_LEAST_MORE = 3
+"""Number of them that are named by name alone if there is no room."""
+
+_MOST_COUNTERPARTS = 4
+"""Maximum number of tools of other servers that are named because the request may mean them as well."""
+
 _MOST_OTHERS = 3
 """Maximum number of alternative tools that are named for each of several actions."""
 
@@ -228,7 +234,7 @@ class _Writer:
         if self._repeated:
             called = ", ".join(map(_call, self._repeated))
             self.lines.append(f"shown earlier (a search for its name shows it again): {called}")
-        meant = [tool for tool in counterparts if tool.key not in self._written]
+        meant = [tool for tool in counterparts if tool.key not in self._written][:_MOST_COUNTERPARTS]
         named = {tool.key: tool for tool in (*meant, *self._named, *further) if tool.key not in self._written}
         shown = list(named.values())[: max(_MOST_MORE, len({tool.key for tool in (*meant, *self._named)}))]
         if shown:
@@ -236,7 +242,9 @@ class _Writer:
             known = self._servers[-1] if self._servers else ""
             called = _by_server(shown, known, _call)
             fits = len(shown) <= _MOST_MORE and self.sources.count(called) <= self.left
-            self.lines.append(f"more: {called if fits else _by_server(shown, known, _name)}")
+            # Without room, only what was found, and what may be meant as well, are named.
+            found = shown[: max(_LEAST_MORE, len({tool.key for tool in (*meant, *self._named)}))]
+            self.lines.append(f"more: {called if fits else _by_server(found, known, _name)}")
 
     def _without_repetition(self, text: str) -> str:
         """The text of a tool, in which a parameter that another tool of this reply has word for word says so."""

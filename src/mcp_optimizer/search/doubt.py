@@ -46,6 +46,9 @@ class Outlook(Enum):
 SURE: Final = 0.75
 """From this likelihood of the first hit on, it is not asked whether any tool fits."""
 
+MOST_JUDGED: Final = 4_000
+"""Tools of a catalog up to which requests are judged: in a larger one, some tool is near everything."""
+
 LONGEST: Final = 15
 """Words of a request up to which it is judged. Longer ones say what they want in many ways; none of the requests that
 the weights were learned from, and that no tool answers, was longer.

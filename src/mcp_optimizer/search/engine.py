@@ -22,6 +22,7 @@ from mcp_optimizer.search.actions import asks_to_destroy
 from mcp_optimizer.search.at_hand import worded_as_here
 from mcp_optimizer.search.deprecation import Superseded
 from mcp_optimizer.search.doubt import (
+    MOST_JUDGED,
     SURE,
     Outlook,
     World,
@@ -321,7 +322,8 @@ class SearchIndex:
     def _verdict(self, query: str, cosines: Cosines | None, allowed: Mask, ranking: Ranking, matrix: Floats) -> Outlook:
         by_ranking = Outlook.FITS if ranking.answered else Outlook.GENERAL
         is_bundled = self._encoder is not None and self._encoder.name.startswith(BUNDLED)
-        if cosines is None or not is_bundled or not is_short(query) or not len(ranking.positions):
+        is_judged = is_bundled and self.size <= MOST_JUDGED and is_short(query)
+        if cosines is None or not is_judged or not len(ranking.positions):
             return by_ranking
         if ranking.likelihoods[0] >= SURE:
             return Outlook.FITS
