@@ -56,7 +56,8 @@ def caller(name: str, ends_in: float = 600.0) -> Principal:
     return Principal(f"token:{name}", f"corp:{name}", claims={"sub": name, "exp": time.time() + ends_in})
 
 
-ADA, BOB = caller("ada"), caller("bob")
+# Made when tests are collected, which may be long before they run.
+ADA, BOB = caller("ada", 86_400.0), caller("bob", 86_400.0)
 
 
 async def _sent(body: bytes) -> AsyncIterator[bytes]:
