@@ -139,8 +139,10 @@ def result_store(settings: Settings, storage: Storage) -> ResultStore:
     return ResultStore(storage.kept_results, limits, storage.breaker)
 
 
-def learning(shapes: LearnedShapes | None, holdings: LearnedHoldings | None) -> Learn:
-    """What is learned from a result: the keys it has, and what its server holds."""
+def learning(shapes: LearnedShapes | None, holdings: LearnedHoldings | None) -> Learn | None:
+    """What is learned from a result: the keys it has, and what its server holds. None if nothing is."""
+    if shapes is None and holdings is None:
+        return None
 
     def learn(call: Call, value: Callable[[], Any]) -> None:
         if shapes is not None:
@@ -152,7 +154,7 @@ def learning(shapes: LearnedShapes | None, holdings: LearnedHoldings | None) -> 
 
 
 def results_of(
-    settings: Settings, counter: TokenCounter, store: ResultStore, learn: Learn, cache: ResultCache
+    settings: Settings, counter: TokenCounter, store: ResultStore, learn: Learn | None, cache: ResultCache
 ) -> Results:
     return Results(
         Estimator(settings.token_estimate, counter),

@@ -166,12 +166,12 @@ class Inquiry:
         `shows_servers` itself, or begins in a way of its own.
         """
         gateway = self._running()
-        if gateway is None and begin is not None:
-            return run(_answered(request, begin(self.settings, self.fresh)))["value"]
-        if gateway is None:
-            answer = run(_answered(request, started(self.settings, self.fresh, shows_servers=True), names_missing=True))
-        else:
+        if gateway is not None:
             answer = gateway.ask(request.model_copy(update={"wait": self.settings.wait}))
+        elif begin is not None:
+            return run(_answered(request, begin(self.settings, self.fresh)))["value"]
+        else:
+            answer = run(_answered(request, started(self.settings, self.fresh, shows_servers=True), names_missing=True))
         if not shows_servers:
             name_missing(answer["missing"])
         if gateway is not None:

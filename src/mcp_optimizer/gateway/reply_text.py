@@ -236,14 +236,15 @@ class _Writer:
             self.lines.append(f"shown earlier (a search for its name shows it again): {called}")
         meant = [tool for tool in counterparts if tool.key not in self._written][:_MOST_COUNTERPARTS]
         named = {tool.key: tool for tool in (*meant, *self._named, *further) if tool.key not in self._written}
-        shown = list(named.values())[: max(_MOST_MORE, len({tool.key for tool in (*meant, *self._named)}))]
+        needed = len({tool.key for tool in (*meant, *self._named)})
+        shown = list(named.values())[: max(_MOST_MORE, needed)]
         if shown:
             # Includes required parameters where there is room, so that the next request can be the call itself.
             known = self._servers[-1] if self._servers else ""
             called = _by_server(shown, known, _call)
             fits = len(shown) <= _MOST_MORE and self.sources.count(called) <= self.left
             # Without room, only what was found, and what may be meant as well, are named.
-            found = shown[: max(_LEAST_MORE, len({tool.key for tool in (*meant, *self._named)}))]
+            found = shown[: max(_LEAST_MORE, needed)]
             self.lines.append(f"more: {called if fits else _by_server(found, known, _name)}")
 
     def _without_repetition(self, text: str) -> str:

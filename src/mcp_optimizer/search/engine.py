@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from mcp_optimizer.runtime.lazy import lazy
@@ -57,9 +57,6 @@ from mcp_optimizer.search.tool_texts import keywords_read, query_parts, request_
 from mcp_optimizer.search.typing_errors import Grouped, grouped, repaired
 from mcp_optimizer.search.vectors import VectorIndex
 from mcp_optimizer.search.words import terms, words
-
-if TYPE_CHECKING:
-    pass
 
 BUNDLED: Final = "bundled:"
 """How the name of the bundled encoder begins."""
