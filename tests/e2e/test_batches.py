@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from mcp import Client
@@ -149,17 +150,20 @@ async def test_a_person_is_asked_once_about_all_and_sees_each(
 async def test_a_batch_that_is_cancelled_or_whose_client_leaves_makes_no_further_call(
     write_servers: WriteServers, transport: str, era: str, tmp_path: Path
 ) -> None:
-    async with world(write_servers, transport, era) as here:
-        calling = asyncio.create_task(here.each("change", "a", "hang", "never"))
-        await until(lambda: "change hang" in here.reached)
-        calling.cancel()
-        assert not (await here.each("change", "b"))[0]
-        leaving = asyncio.create_task(here.each("look", *["hang"] * 20))
-        await until(lambda: here.reached.count("look hang") == 16)
-        leaving.cancel()
-        # The SDK's client fails if an answer comes while it closes; after this one there is none.
-        assert not (await here.each("look", "last"))[0]
-        reached = tmp_path / "calls"
+    reached = tmp_path / "calls"
+    try:
+        async with world(write_servers, transport, era) as here:
+            calling = asyncio.create_task(here.each("change", "a", "hang", "never"))
+            await until(lambda: "change hang" in here.reached)
+            calling.cancel()
+            assert not (await here.each("change", "b"))[0]
+            leaving = asyncio.create_task(here.each("look", *["hang"] * 20))
+            await until(lambda: here.reached.count("look hang") == 16)
+            leaving.cancel()
+            assert not (await here.each("look", "last"))[0]
+    except* anyio.ClosedResourceError:
+        # The SDK's client fails if the end of a cancelled request arrives while it closes.
+        pass
     lines = reached.read_text().splitlines()
     assert [line for line in lines if line.startswith("change")] == ["change a", "change hang", "change b"]
     assert lines.count("look hang") == 16
