@@ -40,16 +40,21 @@ OWN = frozenset({"_exit", "_replace", "_asdict", "_fields", "_mapping"})
 """Members with an underscore that their libraries document."""
 
 
+def read(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 @dataclass(frozen=True)
 class Source:
     """One file of the package."""
 
     package: Path
     path: Path
+    read: Callable[[Path], ast.Module] = read
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.path.read_text(encoding="utf-8"))
+        return self.read(self.path)
 
     @cached_property
     def lines(self) -> int:
@@ -108,8 +113,8 @@ def room_of(relative: Path) -> str:
     return relative.parts[0] if len(relative.parts) > 1 else relative.stem
 
 
-def sources(package: Path) -> list[Source]:
-    return [Source(package, path) for path in sorted(package.rglob("*.py"))]
+def sources(package: Path, read: Callable[[Path], ast.Module] = read) -> list[Source]:
+    return [Source(package, path, read) for path in sorted(package.rglob("*.py"))]
 
 
 def arrows(files: list[Source]) -> set[tuple[str, str]]:

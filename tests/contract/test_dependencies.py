@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files, packages_distributions, requires
 from pathlib import Path
@@ -15,8 +15,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.contract.sources import FILES, PACKAGE, nodes_of
+
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "mcp_optimizer"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 OURS = {"mcp_optimizer", "mcp_optimizer_demo"}
@@ -50,8 +51,8 @@ OPTIONAL = {
 
 def imported() -> Iterator[tuple[Path, str]]:
     """The modules from elsewhere that each file imports, at its top or inside functions."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path in FILES:
+        for node in nodes_of(path):
             names: list[str] = []
             if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -67,10 +68,16 @@ def imported() -> Iterator[tuple[Path, str]]:
 
 
 @cache
+def installed() -> Mapping[str, list[str]]:
+    """The distributions with each module. To find them, every one that is installed is read."""
+    return packages_distributions()
+
+
+@cache
 def distribution(name: str) -> str:
     """The distribution with this module, or with the module that has this name."""
     root = name.partition(".")[0]
-    candidates = sorted(set(packages_distributions().get(root, [])))
+    candidates = sorted(set(installed().get(root, [])))
     if len(candidates) == 1:
         return canonicalize_name(candidates[0])
     parts = name.split(".")
@@ -82,19 +89,22 @@ def distribution(name: str) -> str:
     return root
 
 
-USES = {
-    (path.relative_to(PACKAGE).as_posix(), PARTS.get(found, found))
-    for path, name in imported()
-    for found in [distribution(name)]
-}
+@cache
+def uses() -> set[tuple[str, str]]:
+    """The distributions that each file imports from."""
+    return {
+        (path.relative_to(PACKAGE).as_posix(), PARTS.get(found, found))
+        for path, name in imported()
+        for found in [distribution(name)]
+    }
 
 
 def test_everything_that_is_imported_is_declared() -> None:
-    assert sorted(use for use in USES if use[1] not in NEEDED.keys() | OPTIONAL.keys()) == []
+    assert sorted(use for use in uses() if use[1] not in NEEDED.keys() | OPTIONAL.keys()) == []
 
 
 def test_everything_that_is_declared_is_imported() -> None:
-    unused = (NEEDED.keys() | OPTIONAL.keys()) - {name for _, name in USES}
+    unused = (NEEDED.keys() | OPTIONAL.keys()) - {name for _, name in uses()}
     assert unused == NOT_IMPORTED.keys()
 
 

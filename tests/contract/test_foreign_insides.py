@@ -10,16 +10,15 @@ import ast
 import contextlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+from tests.contract.sources import parsed
 
 DOCUMENTED = {
     "asyncio.protocols.Protocol": {"connection_made", "connection_lost", "data_received"},
@@ -91,14 +90,6 @@ OWN_TO_PYTHON = re.compile(r"__(?!pydantic|sqlalchemy|rich_repr)\w+__")
 # What is used of others is in the tables.
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8"))
-
-
-TREES = dict(trees())
-
-
 def is_ours(module: str) -> bool:
     return module.partition(".")[0] in ("mcp_optimizer", "__future__")
 
@@ -107,10 +98,10 @@ def is_sdk(module: str) -> bool:
     return module.partition(".")[0] in ("mcp", "mcp_types")
 
 
-def imported(tree: ast.Module) -> dict[str, str]:
+def imported(nodes: Iterable[ast.AST]) -> dict[str, str]:
     """The full names of what a file imports from others, by the name that it has there."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not is_ours(node.module):
             found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
@@ -145,9 +136,9 @@ def members(kind: type) -> set[str]:
     return {name for name in found if not name.startswith("__")}
 
 
-def foreign_bases(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, type]]:
-    known = imported(tree)
-    for node in ast.walk(tree):
+def foreign_bases(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.ClassDef, type]]:
+    known = imported(nodes)
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             for base in node.bases:
                 first, dot, rest = ast.unparse(base.value if isinstance(base, ast.Subscript) else base).partition(".")
@@ -170,8 +161,8 @@ def own_names(node: ast.ClassDef) -> set[str]:
 @cache
 def members_in_use() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for tree in TREES.values():
-        for node, kind in foreign_bases(tree):
+    for _, nodes in parsed():
+        for node, kind in foreign_bases(nodes):
             if used := own_names(node) & members(kind):
                 found.setdefault(f"{kind.__module__}.{kind.__qualname__}", set()).update(used)
     return found
@@ -188,9 +179,9 @@ def test_nothing_in_the_table_of_what_is_documented_is_out_of_use() -> None:
     assert {name: names for name, names in unused.items() if names} == {}
 
 
-def undocumented_names(file: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+def undocumented_names(file: str, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     """Private names, and those that a module which lists what it offers does not list."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not is_ours(node.module):
             yield from (
                 (file, f"{node.module}.{alias.name}") for alias in node.names if is_inside(node.module, alias.name)
@@ -200,8 +191,10 @@ def undocumented_names(file: str, tree: ast.Module) -> Iterator[tuple[str, str]]
 
 
 def is_inside_asyncio(node: ast.Attribute) -> bool:
-    module = ast.unparse(node.value)
-    return re.fullmatch(r"asyncio\.\w+", module) is not None and is_inside(module, node.attr)
+    match node.value:
+        case ast.Attribute(ast.Name("asyncio"), module):
+            return is_inside(f"asyncio.{module}", node.attr)
+    return False
 
 
 def is_inside(module: str, name: str) -> bool:
@@ -219,13 +212,13 @@ def is_inside(module: str, name: str) -> bool:
 
 
 def test_every_undocumented_name_is_in_the_table() -> None:
-    found = {one for file, tree in TREES.items() for one in undocumented_names(file, tree)}
+    found = {one for file, nodes in parsed() for one in undocumented_names(file, nodes)}
     assert {one for one in found if not is_sdk(one[1])} == UNDOCUMENTED_NAMES
     assert {one for one in found if is_sdk(one[1])} <= SDK_NAMES
 
 
-def private_texts(file: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+def private_texts(file: str, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         match node:
             case ast.Call(
                 func=ast.Name(id="getattr" | "setattr" | "hasattr" | "delattr"), args=[_, ast.Constant(str(name)), *_]
@@ -238,29 +231,27 @@ def private_texts(file: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def test_every_private_member_that_is_asked_for_by_a_text_is_in_the_table() -> None:
-    assert {one for file, tree in TREES.items() for one in private_texts(file, tree)} <= TEXTS
+    assert {one for file, nodes in parsed() for one in private_texts(file, nodes)} <= TEXTS
 
 
-def foreign_hooks(file: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+def foreign_hooks(file: str, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         if name.startswith("__") and name.endswith("__") and not OWN_TO_PYTHON.fullmatch(name):
             yield file, name
 
 
 def test_every_attribute_that_another_library_looks_for_is_in_the_table() -> None:
-    assert {one for file, tree in TREES.items() for one in foreign_hooks(file, tree)} == FOREIGN_HOOKS
+    assert {one for file, nodes in parsed() for one in foreign_hooks(file, nodes)} == FOREIGN_HOOKS
 
 
-def writes_modules(tree: ast.Module) -> bool:
-    targets = [
-        target for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.Delete) for target in node.targets
-    ]
+def writes_modules(nodes: Iterable[ast.AST]) -> bool:
+    targets = [target for node in nodes if isinstance(node, ast.Assign | ast.Delete) for target in node.targets]
     return any(isinstance(one, ast.Subscript) and ast.unparse(one.value) == "sys.modules" for one in targets)
 
 
 def test_modules_are_replaced_in_one_file_only() -> None:
-    assert {file for file, tree in TREES.items() if writes_modules(tree)} == MODULES_WRITTEN
+    assert {file for file, nodes in parsed() if writes_modules(nodes)} == MODULES_WRITTEN
 
 
 SAMPLE = """
@@ -281,18 +272,18 @@ sys.modules["mine"] = asyncio.subprocess.PIPE
 
 
 def test_the_search_for_insides_finds_them() -> None:
-    tree = ast.parse(SAMPLE)
-    [(node, kind)] = foreign_bases(tree)
+    nodes = list(ast.walk(ast.parse(SAMPLE)))
+    [(node, kind)] = foreign_bases(nodes)
     assert kind is HttpToolsProtocol
     assert own_names(node) & members(kind) == {"on_body", "on_url", "pipeline"}
-    assert {name for _, name in undocumented_names("mine.py", tree)} == {
+    assert {name for _, name in undocumented_names("mine.py", nodes)} == {
         "mcp.server._otel.OpenTelemetryMiddleware",
         "prometheus_client.exposition.choose_encoder",
         "asyncio.streams.FlowControlMixin",
     }
-    assert list(private_texts("mine.py", tree)) == [("mine.py", "_lock")]
-    assert list(foreign_hooks("mine.py", tree)) == [("mine.py", "__pydantic_serializer__")]
-    assert writes_modules(tree)
+    assert list(private_texts("mine.py", nodes)) == [("mine.py", "_lock")]
+    assert list(foreign_hooks("mine.py", nodes)) == [("mine.py", "__pydantic_serializer__")]
+    assert writes_modules(nodes)
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTED.keys() | INSIDES.keys()))

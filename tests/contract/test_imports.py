@@ -6,7 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+from tests.contract import sources
+from tests.contract.sources import PACKAGE, nodes_of, tree_of
 
 # Highest first. A room may import only rooms below it; rooms on one line do not import each other.
 LEVELS = [
@@ -39,8 +40,7 @@ def level(name: str) -> int:
 def opened(path: Path) -> tuple[frozenset[str], bool]:
     """The rooms that a file imports, at its top or inside functions; and whether it says what it does."""
     found: set[str] = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         names: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.module:
             is_package = node.module == "mcp_optimizer"
@@ -48,14 +48,14 @@ def opened(path: Path) -> tuple[frozenset[str], bool]:
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         found |= {name.split(".")[1] for name in names if name.startswith("mcp_optimizer.")}
-    return frozenset(found - {"__version__"}), bool(ast.get_docstring(tree))
+    return frozenset(found - {"__version__"}), bool(ast.get_docstring(tree_of(path)))
 
 
 def imports(path: Path) -> frozenset[str]:
     return opened(path)[0]
 
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+FILES = [path for path in sources.FILES if path != PACKAGE / "__init__.py"]
 
 
 def test_a_room_imports_only_rooms_below_it() -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from mcp_optimizer.config.known_clients.table import CLIENTS, HABITS
+from tests.contract import sources
+from tests.contract.sources import PACKAGE, nodes_of
 
-PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
 FACTS = PACKAGE / "config" / "known_clients"
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(FACTS))
+FILES = [path for path in sources.FILES if not path.is_relative_to(FACTS)]
 
 NAMES = {*CLIENTS, *(client.title for client in CLIENTS.values()), *HABITS}
 WORDS = {"cursor", "continue"}
@@ -20,9 +20,9 @@ WORDS = {"cursor", "continue"}
 client."""
 
 
-def named(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def named(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Where a text of a file is the name of a client."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             name = node.value
             if name in NAMES - WORDS:
@@ -35,9 +35,7 @@ def named(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def test_no_other_room_names_a_client() -> None:
     assert [
-        f"{path.relative_to(PACKAGE)}:{line} names {name!r}"
-        for path in FILES
-        for line, name in named(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path.relative_to(PACKAGE)}:{line} names {name!r}" for path in FILES for line, name in named(nodes_of(path))
     ] == []
 
 
@@ -55,5 +53,5 @@ def test_no_other_room_names_a_client() -> None:
     ],
 )
 def test_every_way_to_name_one_is_seen(text: str) -> None:
-    assert list(named(ast.parse(text)))
-    assert not list(named(ast.parse('cursor = page["cursor"]\nkey = "continue token"\n"""As codex does."""')))
+    assert list(named(ast.walk(ast.parse(text))))
+    assert not list(named(ast.walk(ast.parse('cursor = page["cursor"]\nkey = "continue token"\n"""As codex does."""'))))

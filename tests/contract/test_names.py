@@ -6,12 +6,11 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
+from tests.contract.sources import FILES, PACKAGE, nodes_of, text_of, tree_of
+
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "mcp_optimizer"
-FILES = sorted(PACKAGE.rglob("*.py"))
 
 SHARED_NAMES: set[str] = set()
 """Names that stand for two classes. Shorten this list; do not add to it."""
@@ -25,18 +24,13 @@ RETIRED_WORDS = re.compile(r"\b(face|lull|registrar|epitaph|wires|let_go)\b", re
 """Searched for in comments and strings too. `passing` is not here, because it is an ordinary verb."""
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def place(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
 def names(path: Path) -> Iterator[tuple[int, str, bool]]:
     """Every name in a file: its line, the name, and whether it names a function or an attribute."""
-    for node in ast.walk(tree(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name, True
         elif isinstance(node, ast.Attribute):
@@ -52,7 +46,7 @@ def names(path: Path) -> Iterator[tuple[int, str, bool]]:
 def test_no_two_public_classes_have_the_same_name() -> None:
     found: dict[str, list[str]] = defaultdict(list)
     for path in FILES:
-        for node in tree(path).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(place(path))
     assert {name: places for name, places in found.items() if len(places) > 1 and name not in SHARED_NAMES} == {}
@@ -78,6 +72,6 @@ def test_no_retired_word_is_found_by_a_search_of_the_sources() -> None:
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in [*FILES, *elsewhere]
         if path != Path(__file__)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        for number, line in enumerate(text_of(path).splitlines(), start=1)
         if RETIRED_WORDS.search(line)
     ] == []

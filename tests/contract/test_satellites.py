@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from tests.contract.sources import tree_of
+
 ROOT = Path(__file__).parents[2]
 REASONS = {
     "upstream/demand.py": "when a server may rest is an idea of its own, beside how it is kept alive",
@@ -28,5 +30,5 @@ def house() -> ModuleType:
 
 def test_no_small_file_has_a_single_importer_in_its_room_without_a_reason() -> None:
     measures = house()
-    found = measures.satellites(measures.sources(measures.PACKAGE))
+    found = measures.satellites(measures.sources(measures.PACKAGE, tree_of))
     assert {file.path.relative_to(measures.PACKAGE).as_posix() for file in found} == REASONS.keys()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+from tests.contract.sources import FILES, PACKAGE, nodes_of, text_of
+
 KEYWORDS = {"properties", "required", "$ref"}
 HOME = "mcp_optimizer/domain/json_schema.py"
 OWN_WAY = ("mcp_optimizer/search/tool_texts.py", "mcp_optimizer/search/tool_texts.py")
@@ -14,10 +15,9 @@ OWN_WAY = ("mcp_optimizer/search/tool_texts.py", "mcp_optimizer/search/tool_text
 
 def reads(path: Path) -> bool:
     """Whether a file reads one of these keywords from a schema: `x.get("required")` or `x["required"]`."""
-    text = path.read_text(encoding="utf-8")
-    if not any(word in text for word in KEYWORDS):
+    if not any(word in text_of(path) for word in KEYWORDS):
         return False
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(path):
         key: ast.expr | None = None
         if (
             isinstance(node, ast.Call)
@@ -35,5 +35,5 @@ def reads(path: Path) -> bool:
 
 def test_properties_required_and_references_are_read_by_one_module() -> None:
     # The demo servers write their own schemas and build some from others.
-    files = (path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "demo")
+    files = (path for path in FILES if path.relative_to(PACKAGE).parts[0] != "demo")
     assert {path.relative_to(PACKAGE.parent).as_posix() for path in files if reads(path)} == {HOME, *OWN_WAY}

@@ -22,10 +22,11 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from mcp_optimizer.serving.relay.connected import ask_client, connection_of
+from tests.contract import sources
 from tests.contract.ratchets import mentions_private
+from tests.contract.sources import PACKAGE, nodes_of, text_of
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "mcp_optimizer"
 IN_USE = {"connected.py": {"_connection", "_request_outbound"}}
 """The private members that each file may use."""
 
@@ -114,12 +115,11 @@ _FROM_SDK = re.compile(r"\bfrom\s+mcp(_types)?\b")
 
 def private_uses(path: Path) -> Iterator[tuple[int, str]]:
     """Uses of private members of other objects, and of SDK classes that our classes derive from."""
-    text = path.read_text("utf-8")
+    text = text_of(path)
     if not mentions_private(text) and not _FROM_SDK.search(text):
         return
-    tree = ast.parse(text)
-    imported = _imported_from_sdk(tree)
-    for node in ast.walk(tree):
+    imported = _imported_from_sdk(path)
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_self(node.value):
             if node.attr not in NOT_THE_SDKS:
                 yield node.lineno, ast.unparse(node)
@@ -129,9 +129,9 @@ def private_uses(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((line, name) for line, name in _own_private_names(node) if name in taken)
 
 
-def _imported_from_sdk(tree: ast.Module) -> dict[str, type]:
+def _imported_from_sdk(path: Path) -> dict[str, type]:
     found: dict[str, type] = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("mcp", "mcp_types"):
             for alias in node.names:
                 value = getattr(import_module(node.module or ""), alias.name, None)
@@ -168,7 +168,7 @@ def _own_private_names(node: ast.ClassDef) -> Iterator[tuple[int, str]]:
             yield inner.lineno, inner.attr
 
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in HOMES)
+FILES = [path for path in sources.FILES if path not in HOMES]
 
 
 def test_no_other_file_touches_a_private_member() -> None:

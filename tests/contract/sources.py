@@ -1,0 +1,46 @@
+"""The files of the package and what they consist of, read once for all contract tests of a process."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def tree_of(path: Path) -> ast.Module:
+    return _trees()[path]
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file's tree: most tests look at each of them."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+def parsed() -> Iterator[tuple[str, tuple[ast.AST, ...]]]:
+    """The nodes of each file, by its path in the package."""
+    for path in FILES:
+        yield path.relative_to(PACKAGE).as_posix(), nodes_of(path)
+
+
+@cache
+def _trees() -> Mapping[Path, ast.Module]:
+    # They stay until the end. The garbage collector would look through them each time that they are a quarter more,
+    # which takes longer than to read them, and later for nothing.
+    gc.collect()
+    gc.disable()
+    try:
+        return {path: ast.parse(text_of(path)) for path in FILES}
+    finally:
+        gc.enable()
+        gc.freeze()
