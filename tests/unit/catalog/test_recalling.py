@@ -194,11 +194,12 @@ async def test_a_call_waits_for_a_bounded_time_and_then_says_that_the_server_is_
             await StartingServers(catalog, lambda _server, _caller: None, call_patience=0.05).until_up("notes")
 
 
-async def test_a_thousand_servers_are_recalled_in_one_reading(path: Path) -> None:
-    many: Sequence[str] = [f"server{number}" for number in range(1_000)]
+async def test_hundreds_of_servers_are_recalled_in_one_reading(path: Path) -> None:
+    many: Sequence[str] = [f"server{number}" for number in range(300)]
     await listed_before(path, NOTE)
     with closing(sqlite3.connect(path)) as file:
         (print_,) = file.execute("SELECT fingerprint FROM mcpserver").fetchone()
+        file.execute("CREATE TEMP TABLE note AS SELECT * FROM tool WHERE details LIKE '%write_note%'")
         for name in many:
             file.execute(
                 "INSERT INTO mcpserver SELECT ?, ?, ?, transport, status, last_updated, created_at FROM mcpserver "
@@ -207,14 +208,13 @@ async def test_a_thousand_servers_are_recalled_in_one_reading(path: Path) -> Non
             )
             details = json.dumps({"name": f"tool_of_{name}", "inputSchema": {"type": "object"}})
             file.execute(
-                "INSERT INTO tool SELECT ?, ?, ?, details_embedding, 0, ?, last_updated, created_at, NULL FROM tool "
-                "WHERE details LIKE '%write_note%'",
+                "INSERT INTO tool SELECT ?, ?, ?, details_embedding, 0, ?, last_updated, created_at, NULL FROM note",
                 (name, name, details, name),
             )
         file.commit()
     states = [down(name, "", ServerStatus.STARTING) for name in many]
     async with started(path, *states) as catalog:
-        assert len(names(catalog)) == 1_000
+        assert len(names(catalog)) == 300
 
 
 @asynccontextmanager

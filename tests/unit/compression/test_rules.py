@@ -156,12 +156,12 @@ def test_a_hostile_text_is_read_in_no_time(letter: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("letters", ["a", " ", "(", "'", "_", "\n", "1", "use ", "default ", "if not ", ", a", "e.g. "])
-def test_every_expression_reads_a_long_line_in_no_time(pattern: str, letters: str) -> None:
-    text = letters * (100_000 // len(letters))
-    started = time.process_time()
-    PATTERNS[pattern].search(f"(e.g. {text}")
-    assert time.process_time() - started < 2
+def test_every_expression_reads_a_long_line_in_no_time(pattern: str) -> None:
+    for letters in ("a", " ", "(", "'", "_", "\n", "1", "use ", "default ", "if not ", ", a", "e.g. "):
+        text = letters * (30_000 // len(letters))
+        started = time.process_time()
+        PATTERNS[pattern].search(f"(e.g. {text}")
+        assert time.process_time() - started < 1, letters
 
 
 @pytest.mark.skipif(not DUMPS.is_dir(), reason="the dumps of real tools are not beside the repository")

@@ -80,15 +80,32 @@ class Gateway:
             await database.close()
 
 
+_MADE: list[tuple[bytes, dict[Role, str]]] = []
+"""A database with a key for each role, and the keys, once a test has needed it."""
+
+
+async def _with_keys(place: Path) -> dict[Role, str]:
+    """The keys of a database, which is a copy of the first one unless there is one already."""
+    if _MADE and not place.exists():
+        database, keys = _MADE[0]
+        place.write_bytes(database)
+        return dict(keys)
+    is_new = not place.exists()
+    keys = {}
+    async with opened_keys(place) as stored:
+        for role in Role:
+            keys[role] = (await make_key(stored, Wanted(f"{role}-key", role=role)))[1]
+    if is_new:
+        _MADE.append((place.read_bytes(), dict(keys)))
+    return keys
+
+
 @asynccontextmanager
 async def gateway(
     place: Path, host: str = "127.0.0.1", specs: Sequence[ServerSpec] = (), **options: Any
 ) -> AsyncIterator[Gateway]:
     """A gateway that wants a key, unless the options say otherwise."""
-    keys = {}
-    async with opened_keys(place) as stored:
-        for role in Role:
-            keys[role] = (await make_key(stored, Wanted(f"{role}-key", role=role)))[1]
+    keys = await _with_keys(place)
     given = {"encoder": "none", "database": str(place), "require_auth": True, "learn_from_use": False, **options}
     optimizer = Optimizer(specs, load_settings({**given, "learn_shapes": False}, {}))
     optimizer.start()

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from mcp_optimizer.config.textfiles.kinds import BLANK, BOM, UnreadableText, place
 
-# A string, or a comment, or a comma followed only by whitespace and comments before a closing bracket. A comment is
-# atomic, `(?>`: it ends at its first "*/" and is never extended to a later one. A string or comment that is never
-# closed takes the rest, so that no text is searched twice.
+# What stays, in one piece; or a comment; or a comma followed only by whitespace and comments before a closing bracket. A
+# comment is atomic, `(?>`: it ends at its first "*/" and is never extended to a later one. A string or comment that is
+# never closed takes the rest, so that no text is searched twice.
+_LAST = r"(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]]"
 _PART = re.compile(
-    r"""("(?:\\.|[^"\\])*+"?)|(//[^\n]*|(?>/\*.*?(?:\*/|\Z)))|,(?=(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]])""",
-    re.DOTALL,
+    rf"""((?:[^",/]++|"(?:[^"\\]++|\\.)*+"?|/(?![/*])|,(?!{_LAST}))++)|(//[^\n]*|(?>/\*.*?(?:\*/|\Z)))|,""", re.DOTALL
 )
 _VISIBLE = re.compile(r"[^\n]")
 
@@ -45,7 +45,7 @@ def _blank(part: re.Match[str]) -> str:
     return _VISIBLE.sub(" ", found)
 
 
-_TOKEN = re.compile(r'"(?:\\.|[^"\\])*+"|[{}\[\],:]')
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]')
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 

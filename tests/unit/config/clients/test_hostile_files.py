@@ -92,16 +92,16 @@ def test_no_wrong_type_of_any_key_is_more_than_a_reason(client: str, tmp_path: P
 
 
 def test_a_crowd_of_servers_are_not_read(tmp_path: Path) -> None:
-    text = '{"mcpServers": {' + ",".join(f'"s{number}": 1' for number in range(200_000)) + "}}"
+    text = '{"mcpServers": {' + ",".join(f'"s{number}": 1' for number in range(20_000)) + "}}"
     plan = plan_for(tmp_path, text.encode())
     assert len(plan.entries) == 500
-    assert "200,000 servers" in plan.notes[0][1]
+    assert "20,000 servers" in plan.notes[0][1]
 
 
 def test_a_crowd_of_keys_are_not_read(tmp_path: Path) -> None:
-    entry = ",".join(f'"k{number}": 1' for number in range(200_000))
+    entry = ",".join(f'"k{number}": 1' for number in range(20_000))
     plan = plan_for(tmp_path, ('{"mcpServers": {"a": {"command": "x", ' + entry + "}}}").encode())
-    assert "200,001 keys" in plan.entries[0].reason
+    assert "20,001 keys" in plan.entries[0].reason
 
 
 @pytest.mark.parametrize("kind", FileKind)

@@ -170,7 +170,7 @@ def test_a_value_that_the_kind_cannot_hold_is_refused() -> None:
 
 
 def test_a_large_file_is_edited_quickly() -> None:
-    text = json.dumps({"history": {str(number): "x" * 50 for number in range(100_000)}, "mcpServers": {}}, indent=2)
+    text = json.dumps({"history": {str(number): "x" * 50 for number in range(20_000)}, "mcpServers": {}}, indent=2)
     added = with_value(text, FileKind.JSON, ["mcpServers", "a"], ENTRY)
     assert without_value(added, FileKind.JSON, ["mcpServers", "a"]) == text
 
