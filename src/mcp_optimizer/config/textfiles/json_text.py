@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from mcp_optimizer.config.textfiles.kinds import BLANK, BOM, UnreadableText, place
 
-# What stays, in one piece; or a comment; or a comma followed only by whitespace and comments before a closing bracket. A
-# comment is atomic, `(?>`: it ends at its first "*/" and is never extended to a later one. A string or comment that is
-# never closed takes the rest, so that no text is searched twice.
+# What stays, in one piece; or a comment; or a comma followed only by whitespace and comments before a closing bracket.
+# A comment is atomic, `(?>`: it ends at its first "*/" and is never extended to a later one. A string or comment that
+# is never closed takes the rest, so that no text is searched twice.
 _LAST = r"(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]]"
 _PART = re.compile(
     rf"""((?:[^",/]++|"(?:[^"\\]++|\\.)*+"?|/(?![/*])|,(?!{_LAST}))++)|(//[^\n]*|(?>/\*.*?(?:\*/|\Z)))|,""", re.DOTALL
