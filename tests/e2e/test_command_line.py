@@ -204,3 +204,12 @@ async def test_a_token_on_the_command_line_is_said_to_be_visible_to_every_user(t
     assert f"Better: the variable {variable}, or dashboard_token in the settings file." in given.err
     assert token not in given.err
     assert variable not in (await command(*wrong, cwd=tmp_path, env={variable: token})).err
+
+
+async def test_find_says_to_people_where_only_the_nearest_tools_are_shown(config: Path) -> None:
+    given = ("--config", config, "--encoder", "bundled")
+    alone = await command("find", "order a pizza with mushrooms", *given)
+    assert alone.out.startswith("No tool fits well; these are the nearest.")
+    several = await command("find", "draw a picture; order a pizza with mushrooms", *given)
+    assert "No tool fits well: order a pizza with mushrooms; its nearest are shown." in several.out
+    assert "No tool fits well" not in (await command("find", "draw a picture", *given)).out

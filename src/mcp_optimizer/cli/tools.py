@@ -127,6 +127,10 @@ def show_found(out: Console, found: dict[str, Any]) -> None:
 
     from mcp_optimizer.gateway.found_tools import likelihood
 
+    if found["only_nearest"]:
+        out.print("No tool fits well; these are the nearest.", style="yellow")
+    for part in found["poor_parts"]:
+        out.print(Text(f"No tool fits well: {in_a_line(part)}; its nearest are shown.", style="yellow"))
     if found["rows"]:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
         for title in ("tool", "server"):

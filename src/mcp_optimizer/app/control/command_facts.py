@@ -29,6 +29,8 @@ def found_facts(found: FoundTools) -> dict[str, Any]:
             }
             for hit in found.tools
         ],
+        "only_nearest": bool(found.mark),
+        "poor_parts": [part.request for part in found.parts if part.tools and not part.fits],
         "not_searched": [_missing(state) for state in found.missing],
     }
 
