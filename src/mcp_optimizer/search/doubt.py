@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.lexical import Floats
-from mcp_optimizer.search.ranker import FEATURES, Cosines, Ranking, sigmoid
+from mcp_optimizer.search.ranker import FEATURES, Cosines, Ranking, sigmoid, weighed
 from mcp_optimizer.search.words import words
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Judge:
 
     def score(self, known: Floats) -> float:
         """How likely some tool answers, from 0 to 1, where both are equally frequent."""
-        return float(sigmoid(known @ self.weights + self.bias))
+        return float(sigmoid(weighed(known, self.weights) + self.bias))
 
 
 @cache

@@ -89,7 +89,7 @@ class Regime:
 
     def fit_logit(self, known: Floats) -> float:
         """The logit of the query having an answer."""
-        return float(known @ self.fit_weights + self.fit_bias)
+        return float(weighed(known, self.fit_weights) + self.fit_bias)
 
     def fit(self, known: Floats) -> float:
         """How likely some tool answers the query, from 0 to 1."""
@@ -97,8 +97,17 @@ class Regime:
 
     def likelihoods(self, hits: Floats) -> Floats:
         """How likely each hit answers, given its `HIT_FEATURES`; never more likely than a hit ranked above it."""
-        falling: Floats = np.minimum.accumulate(sigmoid(hits @ self.hit_weights + np.float32(self.hit_bias)))
+        falling: Floats = np.minimum.accumulate(sigmoid(weighed(hits, self.hit_weights) + np.float32(self.hit_bias)))
         return falling
+
+
+def weighed(features: Floats, weights: Floats) -> Any:
+    """The sum of the features, each times its weight, of one thing or of each row of things.
+
+    Not a matrix product: on some processors those warn of invalid values where there are none, and their threads would
+    wait for each other on busy cores.
+    """
+    return np.einsum("...f,f->...", features, weights)
 
 
 def sigmoid(values: Any) -> Any:
@@ -324,9 +333,8 @@ def _scores(
 
 
 def _weighed(regime: Regime, matrix: Floats) -> Floats:
-    # Not a matrix product: its threads would wait for each other on busy cores.
-    weighed: Floats = np.einsum("f,ft->t", regime.weights, matrix)
-    return weighed
+    scores: Floats = weighed(matrix.T, regime.weights)
+    return scores
 
 
 def _named(names: Names, query: str, beside: RankAdjustments) -> list[int]:

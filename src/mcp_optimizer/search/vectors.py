@@ -56,10 +56,12 @@ class VectorIndex:
     def _prepare(self, vectors: Floats) -> None:
         step = max(1, len(vectors) // _SAMPLE)
         sample = vectors[::step]
-        # Not centred: cosines are sums over all directions, including the common one.
-        _, directions = np.linalg.eigh(sample.T @ sample)
-        self._directions = np.ascontiguousarray(directions[:, -_DIRECTIONS:], dtype=np.float32)
-        self._coarse = vectors @ self._directions
+        # On some processors a matrix product warns of invalid values where there are none.
+        with np.errstate(all="ignore"):
+            # Not centred: cosines are sums over all directions, including the common one.
+            _, directions = np.linalg.eigh(sample.T @ sample)
+            self._directions = np.ascontiguousarray(directions[:, -_DIRECTIONS:], dtype=np.float32)
+            self._coarse = vectors @ self._directions
         # From now on only candidates are read; half precision is exact enough for them and saves half the memory.
         self._vectors = vectors.astype(np.float16)
 

@@ -63,7 +63,7 @@ class StaticEncoder:
         for at, text in enumerate(texts):
             chosen = self.ids(text)
             if chosen:
-                result[at] = self.scales[chosen].astype(np.float32) @ self.rows[chosen].astype(np.float32)
+                result[at] = np.einsum("p,pd->d", self.scales[chosen].astype(np.float32), self.rows[chosen])
         length = np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-9)
         unit: Floats = np.divide(result, length, dtype=np.float32)
         return unit
