@@ -89,7 +89,7 @@ class GeneralSettings(BaseModel):
         default=5, ge=1, le=100, description="Maximum tools find_tool returns when no limit is given."
     )
     find_tokens: int = Field(
-        default=370,
+        default=364,
         ge=100,
         description="Tokens that a reply of find_tool should cost a model: tools beyond that are abbreviated or only "
         "named. One large tool may cost more.",

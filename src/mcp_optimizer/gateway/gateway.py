@@ -103,7 +103,7 @@ class Gateway:
         find_limit: int,
         limits: Limits = DEFAULT_LIMITS,
         use: LearnedUse | None = None,
-        find_tokens: int = 370,
+        find_tokens: int = 364,
         shapes: LearnedShapes | None = None,
         permissions: Permissions | None = None,
         trail: AuditTrail | None = None,
