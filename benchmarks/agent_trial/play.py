@@ -26,18 +26,20 @@ from typing import Any
 from benchmarks.agent_trial import client, programs, prompt, session, world
 from benchmarks.paths import ROOT
 from benchmarks.processes import free_port, is_listening
+from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.token_counter import TokenCounter
 
 _START_SECONDS = 300
 _STOP_SECONDS = 20
 
 
-def start_gateway(folder: Path, port: int, mode: str, source: Path) -> int:
+def start_gateway(folder: Path, port: int, mode: str, scripts: str, source: Path) -> int:
     """Serve the world with the gateway of a source tree; return its process id once every server is ready."""
     if is_listening(port):
         sys.exit(f"Port {port} is in use.")
     command = [sys.executable, "-m", "mcp_optimizer", "serve", "--config", str(folder / "mcp.json")]
     command += ["--http", f"127.0.0.1:{port}", "--mode", mode, "--database", str(folder / "catalog.db")]
+    command += ["--scripts", scripts]
     with (folder / "gateway.err").open("w") as errors:
         process = subprocess.Popen(
             command,
@@ -76,9 +78,9 @@ def start(options: argparse.Namespace) -> dict[str, Any]:
     log.unlink(missing_ok=True)
     port = options.port or free_port()
     url = f"http://127.0.0.1:{port}/mcp"
-    gateway = start_gateway(folder, port, options.mode, options.source.resolve())
+    gateway = start_gateway(folder, port, options.mode, options.scripts, options.source.resolve())
     state: dict[str, Any] = {"url": url, "mode": options.mode, "source": str(options.source.resolve())}
-    state |= {"tasks": options.tasks}
+    state |= {"tasks": options.tasks, "scripts": options.scripts}
     save(folder, {**state, "processes": [gateway]})
     conversation = client.start(url, log, socket, options.name)
     instructions, tools = asyncio.run(prompt.listed(url))
@@ -132,6 +134,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="of the gateway; default: a free one")
     parser.add_argument("--tasks", choices=prompt.TASKS, default="thirty", help="which tasks; default: thirty")
     parser.add_argument("--mode", choices=["search", "transparent"], default="search", help="what the gateway lists")
+    parser.add_argument(
+        "--scripts", choices=list(ScriptMode), default=ScriptMode.OFF, help="which tools scripts may call"
+    )
     parser.add_argument("--source", type=Path, default=ROOT, help="the gateway's source tree; default: this one")
     parser.add_argument("--name", default="agent-trial", help="the client's name, as the gateway sees it")
     parser.add_argument("--stop", action="store_true", help="end what was started in DIR")
