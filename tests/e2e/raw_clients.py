@@ -130,10 +130,11 @@ class HttpClient:
     async def open(self) -> None:
         if self.era == LEGACY:
             # Asked to come back where the machine is busy: the database has a second to say whose key it is.
-            await until(self._is_let_in)
+            await until(self.is_let_in)
             await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    async def _is_let_in(self) -> bool:
+    async def is_let_in(self) -> bool:
+        """Try to open a session; false if the gateway asks to come back."""
         response = await self.post(message("initialize", HELLO, 0))
         if "Retry-After" not in response.headers:
             self.headers["Mcp-Session-Id"] = response.headers["mcp-session-id"]

@@ -111,6 +111,7 @@ class Personal:
         return [
             {"name": "whoami", "description": "Who calls", "inputSchema": nothing, "annotations": READS},
             {"name": "write_page", "description": f"Write a page. Into {user}-secret-book.", "inputSchema": book},
+            {"name": "all_pages", "description": "List all pages", "inputSchema": nothing, "annotations": READS},
             {"name": "hold", "description": "Wait for a release", "inputSchema": nothing},
             {"name": "touch_note", "description": "Change the note", "inputSchema": nothing},
             {"name": f"{user}_diary", "description": f"Read the diary {user}-secret-diary", "inputSchema": nothing},
@@ -122,8 +123,11 @@ class Personal:
             if params["name"] not in {tool["name"] for tool in self.tools(user)}:
                 return {"content": [{"type": "text", "text": "no such tool for you"}], "isError": True}
             if params["name"] == "touch_note":
-                self.tell(user, {"method": "notifications/resources/updated", "params": {"uri": "note://mine"}})
+                for uri in ("note://mine", f"note://{user}-secret"):
+                    self.tell(user, {"method": "notifications/resources/updated", "params": {"uri": uri}})
             text = f"{user}-secret {params['name']} #{next(self.calls)}"
+            if params["name"] == "all_pages":
+                text = json.dumps([{"page": page, "text": f"{user}-secret page {page}"} for page in range(200)])
             return {"content": [{"type": "text", "text": text}]}
         page = [{"uri": "note://mine", "name": "note"}, {"uri": f"note://{user}-secret", "name": "own note"}]
         known: dict[str, dict[str, Any]] = {

@@ -226,7 +226,9 @@ def build_parts(
     labels = SessionLabels(shared, has_one_client=has_one_client)
     trail = _trail(settings, storage, labels)
     outgoing = Outgoing()
-    logins = Logins(_kept_logins(settings, storage), Web(outgoing=outgoing), partial(_record_login, trail))
+    record = partial(_record_login, trail)
+    is_one_of_many = neighbours is not None
+    logins = Logins(_kept_logins(settings, storage), Web(outgoing=outgoing), record, is_one_of_many=is_one_of_many)
     names = neighbours.names if neighbours is not None else None
     options = pool_options(settings, names, has_one_client=has_one_client)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)

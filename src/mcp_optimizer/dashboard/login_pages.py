@@ -325,7 +325,9 @@ class LoginPages:
             told = "This browser did not begin the login, or began another one since. You can begin again."
             return outcome("Not logged in", told, 400)
         try:
-            server = await self._sources.logins.finish(f"{CALLBACK}?{request.scope['query_string'].decode('latin-1')}")
+            redirect = f"{CALLBACK}?{request.scope['query_string'].decode('latin-1')}"
+            specs = (state.spec for state in self._sources.servers())
+            server = await self._sources.logins.finish(redirect, specs=specs)
         except OptimizerError as failure:
             return outcome("Not logged in", f"{_sentence(failure)} You can begin again.", 400)
         return outcome("Logged in", f"You are logged in to {server}, which starts by itself now.", 200)

@@ -73,6 +73,11 @@ class StoredSecrets(Transactions):
             await connection.execute(delete(secret).where(_is((kind, name))))
         return existed
 
+    async def drop_old(self, kind: str, before_ms: int) -> None:
+        """Delete the secrets of a kind that were written before this time, and claims that were made before it."""
+        async with self._writing() as connection:
+            await connection.execute(delete(secret).where(secret.c.kind == kind, secret.c.at_ms < before_ms))
+
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool:
         """Claim the right to renew a secret, which need not exist yet; false while another process's claim lasts."""
         row = {"kind": kind, "name": name, "body": b"", "at_ms": now_ms, "claimed_until_ms": until_ms}

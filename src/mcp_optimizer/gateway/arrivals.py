@@ -119,7 +119,13 @@ class Arrivals:
         spec = next((one for one in self._pool.by_caller if one.name == server), None)
         if known is not None and spec is not None:
             is_made = _what == "login/made"
-            self._use(principal, known, known.logins | {server} if is_made else known.logins - {server}, [spec])
+            # A login that began at another gateway comes without the caller's values.
+            self._use(
+                known.latest or principal,
+                known,
+                known.logins | {server} if is_made else known.logins - {server},
+                [spec],
+            )
 
     async def close(self) -> None:
         await self._looking.settled()

@@ -1,10 +1,10 @@
 """Exchanges the tokens of callers for tokens of servers: RFC 8693, Entra's on-behalf-of, or enterprise-managed
 authorization (ID-JAG).
 
-Each caller has one exchange at each server, which caches what it got until shortly before that ends, in memory only.
-One exchange serves all calls of a caller; other callers and servers do not wait for it. A refused exchange is tried
-again with another token of the caller, or after a growing pause. Used by the HTTP transports as their `Authorization`,
-and by `logins`. No server gets the caller's own token.
+Each caller has one exchange at each server, which caches what it got until shortly before that ends, in memory, and for
+other gateways on the same database (`shared_tokens`). One exchange serves all calls of a caller; other callers and
+servers do not wait for it. A refused exchange is tried again with another token of the caller, or after a growing
+pause. Used by the HTTP transports as their `Authorization`, and by `logins`. No server gets the caller's own token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from urllib.parse import urlsplit
 
@@ -27,6 +26,8 @@ from mcp_optimizer.identity.caller_tokens import CallerTokens
 from mcp_optimizer.identity.challenges import challenge_in
 from mcp_optimizer.identity.oauth_client import ClientId, client_method
 from mcp_optimizer.identity.server_login import RetryPause
+from mcp_optimizer.identity.shared_tokens import Given, NotShared, Shared, SharedTokens, Sweep
+from mcp_optimizer.identity.store import SecretRows
 from mcp_optimizer.identity.tokens import TokenEndpoint, Tokens
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -44,11 +45,6 @@ _LONGEST_WAIT = 30.0
 """Seconds that it waits for its turn there: hundreds of callers may come at once."""
 _METADATA = 900.0
 """Seconds for which the metadata of an authorization server are cached."""
-_UNSAID = 300.0
-"""Seconds for which a token is used if its life is not stated."""
-_AHEAD = 0.2
-"""Share of a token's life that remains when it is replaced."""
-_LONGEST_AHEAD = 60.0
 _JUST_GIVEN = 5.0
 """Seconds for which a token that replaced a refused one is not replaced again: the next would be refused too."""
 _EARLIER = 4
@@ -149,29 +145,6 @@ class ExchangeProvider:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-@dataclass(frozen=True)
-class _Given:
-    """A token that a server takes for a caller."""
-
-    tokens: Tokens
-    at: float
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.tokens.access}"}
-
-    @property
-    def ends(self) -> float:
-        return self.at + _UNSAID if self.tokens.expires_at is None else self.tokens.expires_at
-
-    def is_stale(self, now: float) -> bool:
-        """Whether it is due to be replaced, which is some time before it ends."""
-        return now >= self.ends - min(_LONGEST_AHEAD, _AHEAD * max(0.0, self.ends - self.at))
-
-    def is_over(self, now: float) -> bool:
-        return now >= self.ends
-
-
 class TokenExchange:
     """The exchanges of one caller at one server, as an `Authorization`."""
 
@@ -183,14 +156,16 @@ class TokenExchange:
         provider: ExchangeProvider,
         tasks: BackgroundTasks,
         patience: RetryPause,
+        shared: Shared,
     ) -> None:
         self.spec = spec
+        self._shared = shared
         self._caller = caller
         self._tokens = tokens
         self._provider = provider
         self._tasks = tasks
-        self._given: _Given | None = None
-        self._replacement: _Given | None = None
+        self._given: Given | None = None
+        self._replacement: Given | None = None
         """What replaced a token that the server refused."""
         self._earlier: deque[str] = deque(maxlen=_EARLIER)
         self._exchanging: asyncio.Task[None] | None = None
@@ -308,7 +283,20 @@ class TokenExchange:
             raise LoginNeeded(_NOTHING_TO_EXCHANGE)
         self._check_pause(token)
         try:
-            tokens = await self._provider.exchanged(token)
+            given = await self._shared.found(self._is_better)
+            if given is None:
+                given = Given(await self._asked(token), time.time())
+                await self._shared.leave(given)
+        finally:
+            await self._shared.release()
+        self._patience.succeeded()
+        self._refusal, self._refused = "", b""
+        self._drop()
+        self._given = given
+
+    async def _asked(self, token: str) -> Tokens:
+        try:
+            return await self._provider.exchanged(token)
         except Unanswered as failure:
             why = f"{_FAILED}: {failure}"
             self._patience.failed(why)
@@ -316,10 +304,10 @@ class TokenExchange:
         except LoginFailed as refusal:
             self._refuse(token, str(refusal))
             raise LoginNeeded(self._refusal) from None
-        self._patience.succeeded()
-        self._refusal, self._refused = "", b""
-        self._drop()
-        self._given = _Given(tokens, time.time())
+
+    def _is_better(self, found: Given) -> bool:
+        """Whether what another gateway got is worth an attempt: it is not what the server refused here."""
+        return not found.is_stale(time.time()) and found.tokens.access not in self._earlier
 
     def _drop(self) -> None:
         if self._given is not None:
@@ -351,8 +339,11 @@ _NOTHING_TO_EXCHANGE = (
 class Exchanges:
     """All exchanges of a gateway."""
 
-    def __init__(self, web: Web, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, web: Web, clock: Callable[[], float] = time.monotonic, shared: SecretRows | None = None) -> None:
+        """`shared`: where other gateways find what was got; None if there are none."""
         self._web = web
+        self._rows = shared
+        self._sweep = None if shared is None else Sweep(shared, clock)
         self._clock = clock
         self._tokens = CallerTokens(clock)
         self._providers: dict[str, tuple[AuthSpec, str, ExchangeProvider]] = {}
@@ -378,9 +369,20 @@ class Exchanges:
         known = mine.get(spec.name)
         if known is None or (known.spec.auth, known.spec.url) != (spec.auth, spec.url):
             known = mine[spec.name] = TokenExchange(
-                spec, principal.id, self._tokens, provider, self._tasks, RetryPause(self._clock)
+                spec,
+                principal.id,
+                self._tokens,
+                provider,
+                self._tasks,
+                RetryPause(self._clock),
+                self._shared(spec, principal),
             )
         return known
+
+    def _shared(self, spec: ServerSpec, principal: Principal) -> Shared:
+        if self._rows is None or self._sweep is None:
+            return NotShared()
+        return SharedTokens(spec, principal.id, self._rows, self._sweep)
 
     def forget(self, server: str) -> None:
         """Drop the tokens of a server that was removed, or whose name now means another one."""

@@ -12,13 +12,14 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec, Transport
 from mcp_optimizer.domain.globs import glob
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.identity.attempts import Attempts, Awaited, Failed
 from mcp_optimizer.identity.challenges import with_more
 from mcp_optimizer.identity.exchange import Exchanges
 from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, account_of, status_of
@@ -32,30 +33,8 @@ from mcp_optimizer.upstream.header_command import HeaderCommand
 
 logger = logging.getLogger(__name__)
 
-_MOST_ATTEMPTS = 100
-_ATTEMPT_SECONDS = 900.0
-"""Seconds that a person may take to log in."""
-
-
-Failed = Callable[[OptimizerError], None]
-
 Told = Callable[[str, str, Principal], None]
 """Called with what happened to a login (`login/made`, `login/ended`), its server, and who uses it."""
-
-
-@dataclass(frozen=True)
-class _Awaited:
-    """An attempt to log in that a person may still finish."""
-
-    since: float
-    server: str
-    attempt: Attempt
-    failed: Failed
-    principal: Principal
-
-    @property
-    def is_over(self) -> bool:
-        return time.monotonic() - self.since > _ATTEMPT_SECONDS
 
 
 class _Outcome:
@@ -82,8 +61,14 @@ class Logins:
     """The logins to the servers of one gateway."""
 
     def __init__(
-        self, rows: SecretRows | None = None, web: Web | None = None, told: Told = lambda _what, _server, _whose: None
+        self,
+        rows: SecretRows | None = None,
+        web: Web | None = None,
+        told: Told = lambda _what, _server, _whose: None,
+        *,
+        is_one_of_many: bool = False,
     ) -> None:
+        """`is_one_of_many`: other gateways share the rows, and any of them may get what began at another."""
         self._told = told
         self._rows = rows or InMemory()
         self._web = web or Web()
@@ -91,9 +76,10 @@ class Logins:
         self._logins: dict[str, dict[str, ServerLogin]] = {}
         """By server and account."""
         self._commands: dict[str, HeaderCommand] = {}
-        self.exchanges = Exchanges(self._web)
+        shared = rows if is_one_of_many else None
+        self.exchanges = Exchanges(self._web, shared=shared)
         self._former = BackgroundTasks(logger, "A login that is not used any more could not be closed")
-        self._attempts: dict[str, _Awaited] = {}
+        self._attempts = Attempts(shared)
         self.callback_address = ""
         """The address that browsers on other machines return to; empty: browsers return only to a port of this machine.
         While it is set, others can reach the gateway, and no caller is offered a login that others use.
@@ -168,7 +154,7 @@ class Logins:
         self._specs.pop(server, None)
         self._commands.pop(server, None)
         self.exchanges.forget(server)
-        self._attempts = {state: one for state, one in self._attempts.items() if one.server != server}
+        self._attempts.forget(server)
         for login in self._logins.pop(server, {}).values():
             self._former.spawn(login.close())
 
@@ -213,7 +199,7 @@ class Logins:
             # Requesting more scopes must not lose those granted before.
             scopes = with_more(with_more(known.scopes, scopes), known.wanted) if known.wanted else scopes
         attempt = Attempt(provider, client, redirect_uri, scopes)
-        self._remember(_Awaited(time.monotonic(), spec.name, attempt, failed, principal))
+        await self._attempts.add(Awaited(spec.name, ending_of(spec), attempt, failed, principal, time.time()))
         return attempt
 
     @asynccontextmanager
@@ -238,11 +224,16 @@ class Logins:
             stack.enter_context(login.kept.made.telling(outcome.made))
             yield LoginOffer(attempt.address, outcome.wait)
 
-    async def finish(self, redirect: str, attempt: Attempt | None = None) -> str:
-        """Finish a login after the authorization server redirected the browser. Returns the name of the server."""
-        awaited = self._awaited(redirect, attempt)
-        # Even if it fails: a code or state is valid only once.
-        self._attempts.pop(awaited.attempt.state, None)
+    async def finish(self, redirect: str, attempt: Attempt | None = None, specs: Iterable[ServerSpec] = ()) -> str:
+        """Finish a login after the authorization server redirected the browser. Returns the name of the server.
+
+        `specs`: the entries of now, of which this gateway may not have used that of a login that began at another.
+        """
+        state = attempt.state if attempt is not None else parameters(redirect).get("state", "")
+        awaited = await self._attempts.taken(state)
+        for spec in specs:
+            if spec.name == awaited.server and spec.name not in self._specs:
+                self._follow(spec)
         try:
             await self._exchange(redirect, awaited)
         except OptimizerError as failure:
@@ -256,9 +247,11 @@ class Logins:
         self._told("login/made", awaited.server, awaited.principal)
         return awaited.server
 
-    async def _exchange(self, redirect: str, awaited: _Awaited) -> None:
+    async def _exchange(self, redirect: str, awaited: Awaited) -> None:
         name, attempt = awaited.server, awaited.attempt
         code = attempt.code_in(redirect)
+        if name not in self._specs or ending_of(self._specs[name]) != awaited.place:
+            raise NotAwaited(f"the entry of {name!r} has changed since the login began")
         provider = attempt.provider
         login = Login(
             provider.issuer,
@@ -317,18 +310,6 @@ class Logins:
         logins = [login for known in self._logins.values() for login in known.values()]
         await asyncio.gather(self.exchanges.close(), self._former.settled(), *(login.close() for login in logins))
         await self._web.close()
-
-    def _remember(self, awaited: _Awaited) -> None:
-        waiting = {state: kept for state, kept in self._attempts.items() if not kept.is_over}
-        self._attempts = dict(list(waiting.items())[-_MOST_ATTEMPTS + 1 :])
-        self._attempts[awaited.attempt.state] = awaited
-
-    def _awaited(self, redirect: str, attempt: Attempt | None) -> _Awaited:
-        state = attempt.state if attempt is not None else parameters(redirect).get("state", "")
-        found = self._attempts.get(state)
-        if found is None or found.is_over:
-            raise NotAwaited("no login waits for this answer: it was used, took too long, or is not from here")
-        return found
 
 
 def wants_login(spec: ServerSpec) -> bool:

@@ -246,21 +246,39 @@ class ServerLogin:
         """Claim the refresh. False if another process has just refreshed; its tokens are taken over."""
         give_up = time.monotonic() + CLAIM + 5
         while True:
-            stored = await self.kept.read()
-            if stored is None:
-                self.kept.lose()
-                raise self._needed("it was logged out")
-            if stored.tokens is not None and stored.tokens != old.tokens:
-                self._take(stored)
+            if not await self._is_still(old):
                 return False
-            if stored.is_over:
-                self.kept.take(stored)
-                raise self._needed(stored.error)
             if await self.kept.store.claim():
-                return True
+                return await self._is_still_ours(old)
             if time.monotonic() > give_up:
                 raise Unanswered("another process has been refreshing its token for too long")
             await asyncio.sleep(_LOOK)
+
+    async def _is_still_ours(self, old: Login) -> bool:
+        """Look once more after the claim: another process may have refreshed, and ended its claim, since our last look.
+        Sending a refresh token twice can end the login.
+        """
+        is_still = False
+        try:
+            is_still = await self._is_still(old)
+        finally:
+            if not is_still:
+                await self.kept.store.release()
+        return is_still
+
+    async def _is_still(self, old: Login) -> bool:
+        """Whether this is the login in the store. Otherwise takes over that one; raises LoginNeeded if it is no use."""
+        stored = await self.kept.read()
+        if stored is None:
+            self.kept.lose()
+            raise self._needed("it was logged out")
+        if stored.tokens is not None and stored.tokens != old.tokens:
+            self._take(stored)
+            return False
+        if stored.is_over:
+            self.kept.take(stored)
+            raise self._needed(stored.error)
+        return True
 
     async def _renew(self, old: Login, tokens: Tokens) -> None:
         assert old.tokens is not None

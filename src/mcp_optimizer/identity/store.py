@@ -35,6 +35,7 @@ class SecretRows(Protocol):
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool: ...
     async def release(self, kind: str, name: str, until_ms: int) -> None: ...
     async def names(self, kind: str, beginning: str = "") -> Collection[str]: ...
+    async def drop_old(self, kind: str, before_ms: int) -> None: ...
 
 
 class InMemory:
@@ -62,6 +63,10 @@ class InMemory:
 
     async def names(self, kind: str, beginning: str = "") -> Collection[str]:
         return [name for known, name in self.rows if known == kind and name.startswith(beginning)]
+
+    async def drop_old(self, kind: str, before_ms: int) -> None:
+        """Nothing: only processes that share a database keep what ends by itself."""
+        del kind, before_ms
 
 
 class InVault:
@@ -102,6 +107,12 @@ class InVault:
             return await (await self._vault.stored()).names(kind, beginning)
 
         return await self._breaker.within(names)
+
+    async def drop_old(self, kind: str, before_ms: int) -> None:
+        async def drop() -> None:
+            await (await self._vault.stored()).drop_old(kind, before_ms)
+
+        await self._breaker.begun(drop)
 
 
 def beginning_of(account: str) -> str:
