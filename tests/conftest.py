@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import Postgres, find_programs, running_postgres
+from tests.trying import QUICK
 from tests.warm import warm
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +25,7 @@ PLAIN_SERVER = Path(__file__).parent / "servers" / "plain.py"
 
 # `make check` uses this profile, so property tests try only a few cases; `make test` tries more. The time that it takes
 # to make them depends on the load; Hypothesis's own profile for CI does not look at it either.
-settings.register_profile("quick", max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", max_examples=QUICK, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() == "ci":
     # There the same cases are tried each time, for which fewer do.
     settings.register_profile("ci", settings.get_profile("ci"), max_examples=40)

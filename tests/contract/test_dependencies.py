@@ -74,6 +74,11 @@ def installed() -> Mapping[str, list[str]]:
 
 
 @cache
+def files_of(candidate: str) -> frozenset[str]:
+    return frozenset(map(str, files(candidate) or ()))
+
+
+@cache
 def distribution(name: str) -> str:
     """The distribution with this module, or with the module that has this name."""
     root = name.partition(".")[0]
@@ -84,7 +89,7 @@ def distribution(name: str) -> str:
     for length in range(len(parts), 0, -1):
         stem = "/".join(parts[:length])
         for candidate in candidates:
-            if {f"{stem}.py", f"{stem}/__init__.py"} & {str(file) for file in files(candidate) or ()}:
+            if {f"{stem}.py", f"{stem}/__init__.py"} & files_of(candidate):
                 return canonicalize_name(candidate)
     return root
 

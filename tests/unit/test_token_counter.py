@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.token_counter import DEFAULT_ENCODING, VOCABULARIES, TokenCounter, load_encoding, read_rank_table
+from tests.trying import at_most
 from tests.unit.catalogs import mcp_tool
 
 ENCODINGS = ["cl100k_base", "o200k_base"]
@@ -63,7 +64,7 @@ PIECES = [
 @pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("name", ENCODINGS)
 @given(pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=16))
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=at_most(1_000), deadline=None)
 def test_every_text_has_the_tokens_that_it_has_with_the_pattern_tiktoken_publishes(
     name: str, pieces: list[str]
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_tool_costs_the_tokens_of_its_json_form(encoding: str) -> None:
     assert counter.count_tool_tokens(tool) == len(load_encoding(encoding).encode_ordinary(tool.model_dump_json())) > 20
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=at_most(30), deadline=None)
 @given(texts=st.lists(st.text(max_size=60), max_size=8))
 def test_a_batch_counts_as_its_texts_do_one_by_one(texts: list[str]) -> None:
     counter = TokenCounter()

@@ -27,6 +27,7 @@ def catalog_with_parts() -> tuple[LiveCatalog, Ingestion]:
     return LiveCatalog(ingestion, vocabulary, counter), ingestion
 
 
+@pytest.mark.slow
 async def test_a_server_that_lists_something_new_for_ever_leaves_no_vectors_and_no_names_behind() -> None:
     catalog, _ = catalog_with_parts()
     await catalog.use_encoder(ToyEncoder())
@@ -119,6 +120,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.thread_time() - started
 
 
+@pytest.mark.slow
 async def test_a_server_that_comes_or_goes_costs_what_it_has_and_not_what_all_have() -> None:
     few = await live_catalog(*(running(f"s{number}", mcp_tool(f"t{number}")) for number in range(10)))
     many = await live_catalog(
@@ -160,6 +162,7 @@ async def test_a_name_that_nothing_is_called_is_refused_in_no_time_and_not_repea
     assert len(str(refusals[0])) < 2_000
 
 
+@pytest.mark.slow
 async def test_searches_in_threads_always_see_a_whole_snapshot() -> None:
     states = [running(f"s{number}", mcp_tool("same"), mcp_tool(f"t{number}", "words")) for number in range(20)]
     catalog = await live_catalog(*states)

@@ -16,6 +16,7 @@ from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.serving.client_habits import find_response
 from mcp_optimizer.token_counter import TokenCounter, load_encoding
 from mcp_optimizer.upstream.state import UpstreamState
+from tests.trying import at_most
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, new_gateway, running
 
 SEARCH = mcp_tool("search", "Search for things")
@@ -222,7 +223,7 @@ def put(catalog: LiveCatalog, servers: dict[str, tuple[list[McpTool], ServerStat
 
 @pytest.mark.requirement("A7", "FR-005")
 @pytest.mark.promise("savings-never-negative")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=at_most(50), deadline=None)
 @given(
     servers=CATALOGS,
     query=PHRASES.map(" ".join),

@@ -91,6 +91,7 @@ async def test_a_tool_that_is_defined_differently_shows_everybody_only_what_is_c
     assert "Bob" not in shown
 
 
+@pytest.mark.slow
 async def test_five_hundred_callers_with_the_same_list_share_one_and_the_index_has_every_tool_once() -> None:
     desk = Desk()
     callers = [Principal(f"key:{number}", f"key:{number}") for number in range(500)]

@@ -194,6 +194,7 @@ async def test_a_call_waits_for_a_bounded_time_and_then_says_that_the_server_is_
             await StartingServers(catalog, lambda _server, _caller: None, call_patience=0.05).until_up("notes")
 
 
+@pytest.mark.slow
 async def test_hundreds_of_servers_are_recalled_in_one_reading(path: Path) -> None:
     many: Sequence[str] = [f"server{number}" for number in range(300)]
     await listed_before(path, NOTE)

@@ -204,6 +204,7 @@ def test_two_hundred_levels_pass() -> None:
         assert technique.apply(deeper)["properties"] == deeper["properties"]
 
 
+@pytest.mark.slow
 def test_a_megabyte_of_schema_passes_in_seconds() -> None:
     about = "Words about it, and more of them. " * 20
     properties = {f"field_{n}": {"type": "string", "title": f"Field {n}", "description": about} for n in range(1_500)}

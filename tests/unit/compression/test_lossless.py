@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mcp_optimizer.compression import lossless
 from mcp_optimizer.compression.techniques import SHRINKING
 from mcp_optimizer.largejson.compact_json import compact
+from tests.trying import at_most
 from tests.unit.compression.cases import admits, any_json, any_schema, nested, valid_schemas, values
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -291,7 +292,7 @@ def test_a_blank_of_any_kind_is_a_sign_of_something_to_tidy(blank: str) -> None:
         assert tidying.apply({"description": text}) == {"description": "a"}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=at_most(15), deadline=None)
 @given(any_json)
 def test_techniques_see_the_same_in_a_deep_schema(junk: Any) -> None:
     deep = nested(70, {"properties": {"a": junk}})

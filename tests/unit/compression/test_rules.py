@@ -146,6 +146,7 @@ def test_any_text_has_rules_of_bounded_length(text: str, name: str) -> None:
     assert len(noted(text, name, f"{name}: str").text) < 480
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letter", [".", " ", "(", "'", "`", "*", "a", "_", "1", "\n", "如", "- ", "e.g. ", "default "])
 def test_a_hostile_text_is_read_in_no_time(letter: str) -> None:
     text = letter * (1_000_000 // len(letter))
@@ -164,6 +165,7 @@ def test_every_expression_reads_a_long_line_in_no_time(pattern: str) -> None:
         assert time.process_time() - started < 1, letters
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DUMPS.is_dir(), reason="the dumps of real tools are not beside the repository")
 def test_no_signature_of_a_real_tool_loses_a_required_parameter() -> None:
     for server, tool in dumped_tools()[::50]:

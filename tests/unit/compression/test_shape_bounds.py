@@ -32,6 +32,7 @@ HUGE: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 def test_the_shape_of_a_huge_result_is_found_at_once_and_small(name: str) -> None:
     huge = HUGE[name]()

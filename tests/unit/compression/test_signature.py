@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.compression.signature import Notes, signature
+from tests.trying import at_most
 from tests.unit.compression.cases import any_schema, nested, tool_with
 
 TEXT = {"type": "string"}
@@ -285,7 +286,7 @@ def _needed(schema: Any, root: bool = True) -> set[str]:
     return found | (_needed(schema["items"], False) if "items" in schema else set())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(_objects(), st.sampled_from(list(Notes)))
 def test_no_parameter_and_nothing_required_is_ever_hidden(schema: dict[str, Any], notes: Notes) -> None:
     text = signature(tool_with(schema, "It works."), notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,6 +133,7 @@ def test_no_junk_makes_it_fail_and_none_gets_longer(junk: dict[str, Any], descri
     assert made.tokens <= len(tool.model_dump_json())
 
 
+@pytest.mark.slow
 def test_many_and_deep_parameters_take_a_moment() -> None:
     many = {
         f"p{n}": {**DAY, "description": f"Only return {n}, in ISO 8601 format. It must be so. " * 3}

@@ -43,6 +43,7 @@ async def made(tmp_path: Path, clock: Clock) -> AsyncIterator[Made]:
     await database.close()
 
 
+@pytest.mark.slow
 async def test_whoever_signs_in_again_and_again_ends_only_their_own(made: Made) -> None:
     known = made()
     first, token = await known.with_key("another"), await known.with_token("a good long token")
@@ -89,6 +90,7 @@ async def test_what_one_gateway_was_told_all_know_until_one_is_told_to_end_it(ma
     assert await here.find(kept) is None
 
 
+@pytest.mark.slow
 async def test_of_a_hundred_who_show_one_ticket_at_once_one_is_let_in(made: Made) -> None:
     gateways = [made() for _ in range(100)]
     ticket = await gateways[0].ticket()

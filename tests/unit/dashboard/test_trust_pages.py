@@ -91,6 +91,7 @@ async def test_a_reset_forgets_the_server(place: Path) -> None:
     assert [(entry.method, entry.server) for entry in await world.audited()] == [("trust/reset", EVIL)]
 
 
+@pytest.mark.slow
 async def test_of_many_changes_a_page_shows_some_and_links_to_the_rest(place: Path) -> None:
     await pinned(place, {f"new_{number:03}": tool(f"new_{number:03}", "New") for number in range(300)})
     async with gateway(place) as world, world.browser(Role.MANAGE) as client:

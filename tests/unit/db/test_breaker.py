@@ -107,6 +107,7 @@ async def test_the_time_that_opening_takes_does_not_count() -> None:
     assert not breaker.is_open
 
 
+@pytest.mark.slow
 async def test_a_busy_loop_of_our_own_is_not_taken_for_a_database_that_does_not_answer() -> None:
     loop, answered = asyncio.get_running_loop(), asyncio.Event()
 

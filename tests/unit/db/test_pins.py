@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.pins import StoredPins
 from mcp_optimizer.domain.pins import NO_MARK, Pins, ServerPin, ToolPin
@@ -123,6 +125,7 @@ async def test_names_that_a_database_cannot_hold_are_kept_as_they_are(place: Pat
         assert await stored.read(server) == Pins()
 
 
+@pytest.mark.slow
 async def test_thousands_of_tools_are_written_and_read(tmp_path: Path) -> None:
     many = {f"tool_{number}": ToolPin(f"hash-{number}", b"x") for number in range(3_000)}
     async with opened(tmp_path / "catalog.db") as stored:

@@ -55,6 +55,7 @@ def test_rules_that_are_no_list_of_tables_are_an_error(tmp_path: Path, wrong: st
         loaded(tmp_path, wrong)
 
 
+@pytest.mark.slow
 def test_there_may_be_more_than_ten_thousand_rules(tmp_path: Path) -> None:
     text = "".join(f'{RULE}tool = "tool_{number}"\n' for number in range(10_001))
     decided = policy_of(loaded(tmp_path, text)).decide(LOCAL_PRINCIPAL, "git", "tool_10000", None)

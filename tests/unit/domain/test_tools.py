@@ -181,6 +181,7 @@ def test_the_hash_of_a_definition_changes_with_any_part_of_it() -> None:
     assert len({tool.definition_hash for tool in map(McpTool.model_validate, [WIRE, *changed])}) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DUMPS.is_dir(), reason="the tools of real servers are not here")
 def test_every_tool_of_433_real_servers_comes_out_as_it_went_in() -> None:
     read, without_schema = 0, 0

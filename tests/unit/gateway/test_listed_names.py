@@ -14,6 +14,7 @@ from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.token_counter import TokenCounter
+from tests.trying import at_most
 from tests.unit.catalogs import RecordingPool, gateway_over, live_catalog, mcp_tool, running
 
 LISTABLE = re.compile("[a-zA-Z0-9_-]{1,64}")
@@ -51,7 +52,7 @@ async def test_a_tool_is_called_by_its_listed_name_and_by_its_own(name: str) -> 
     assert [params["name"] for _, _, params in pool.calls] == [name] * 5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=at_most(30), deadline=None)
 @given(names=st.lists(st.text(min_size=1, max_size=80), unique=True, min_size=1, max_size=8))
 async def test_a_listed_name_always_means_the_tool_it_was_listed_for(names: list[str]) -> None:
     states = running("fs", *map(mcp_tool, names)), running("a", *map(mcp_tool, names[::2]))

@@ -18,6 +18,7 @@ from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import Reason
 from mcp_optimizer.token_counter import TokenCounter
+from tests.trying import at_most
 from tests.unit.catalogs import RecordingPool, down, gateway_over, live_catalog, mcp_tool, new_gateway, running
 
 TRANSFER = mcp_tool("transfer", "Transfer money")
@@ -169,7 +170,7 @@ CATALOGS = st.dictionaries(PIECES, st.tuples(st.sets(PIECES, max_size=6), st.boo
 
 @pytest.mark.promise("names-belong-to-servers")
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_most(200), deadline=None)
 @given(servers=CATALOGS)
 async def test_whatever_servers_and_tools_are_called_a_name_means_what_it_says_or_is_refused(
     servers: dict[str, tuple[set[str], bool]],

@@ -148,6 +148,7 @@ async def test_what_is_abbreviated_says_how_much_is_missing() -> None:
         )
 
 
+@pytest.mark.slow
 async def test_all_of_one_huge_tool_can_be_read_page_by_page() -> None:
     tool = mcp_tool("pick_thing", "Pick a thing", {"thing": {"enum": VALUES[:9_000]}})
     async with served(running("s", tool)) as opened:

@@ -206,6 +206,7 @@ async def kill_while_rotating(path: Path, rotations: int) -> None:
         await process.communicate()
 
 
+@pytest.mark.slow
 async def test_many_that_write_the_first_secret_at_once_agree_on_one_key(place: Path | str) -> None:
     async with opened(place) as one, opened(place) as two:
         vaults = [one, two] * 5
@@ -224,6 +225,7 @@ async def test_a_secret_is_read_while_its_key_changes(path: Path) -> None:
         await rotating
 
 
+@pytest.mark.slow
 async def test_rotations_and_writes_at_once_lose_nothing(place: Path | str) -> None:
     async with opened(place) as one, opened(place) as two:
         await one.write("value", "a", SECRET)

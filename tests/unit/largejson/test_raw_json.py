@@ -110,6 +110,7 @@ def test_broken_structured_content_is_refused_with_its_message(broken: str) -> N
         read_large(f'{{"result": {{"structuredContent": {{"rows": [{rows}]}}}}}}'.encode(), parsed)
 
 
+@pytest.mark.slow
 def test_what_is_nested_very_deeply_ends_soon() -> None:
     line = b'{"result": {"structuredContent": ' + b"[" * 500_000 + b"]" * 500_000 + b"}}"
     with pytest.raises(ValueError, match="nested"):

@@ -97,6 +97,7 @@ async def test_two_statements_in_one_call_are_refused(sql: Caller) -> None:
         assert "one statement" in message
 
 
+@pytest.mark.slow
 async def test_an_endless_query_is_stopped(sql: Caller) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     assert "was stopped after" in await sql.fault("secureDatabaseQuery", queryDescription=endless)

@@ -41,6 +41,7 @@ def many_tools(number: int) -> list[McpTool]:
     return [known[at % len(known)].model_copy(update={"name": f"tool_{at}"}) for at in range(number)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("A8", "SC-002", "R-4.1", "R-4.3")
 @pytest.mark.parametrize(("tools", "most"), [(200, 50), (1_000, 250)])
 def test_tools_are_counted_in_less_than_a_quarter_of_a_millisecond_each(tools: int, most: int) -> None:
@@ -50,6 +51,7 @@ def test_tools_are_counted_in_less_than_a_quarter_of_a_millisecond_each(tools: i
     assert milliseconds(lambda: COUNTER.count_many(texts)) < most
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("A8", "SC-006", "R-4.2")
 async def test_the_metrics_of_a_search_take_less_than_a_millisecond_with_2000_tools() -> None:
     tools = [mcp_tool(f"issue_{number}", f"Do something with issue {number}") for number in range(2_000)]
@@ -76,6 +78,7 @@ def test_the_arguments_of_each_kanban_tool_are_checked_in_less_than_10_milliseco
         assert milliseconds(partial(check_anew, tool), 3) < 10, tool.name
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("B7", "PF-2")
 @pytest.mark.parametrize("profile", ProfileName)
 async def test_any_profile_is_registered_in_less_than_2_seconds(profile: ProfileName) -> None:

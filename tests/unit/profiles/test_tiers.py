@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,5 +59,6 @@ def test_every_tool_has_one_place_whatever_its_name(drawn: list[tuple[str, str, 
         assert sum(entry.tier is Tier.CORE for entry in own) <= -(-len(own) // 5)
 
 
+@pytest.mark.slow
 def test_a_server_of_ten_thousand_tools_is_ranked_in_a_moment() -> None:
     assert len(rank(of(" ".join(f"get_thing_{n}" for n in range(10_000))))) == 10_000

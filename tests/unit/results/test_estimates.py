@@ -36,6 +36,7 @@ def long_texts() -> list[str]:
     return [text for text in texts if len(text) > COUNTED_EXACTLY]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C3", "RM-13")
 @pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base"])
 def test_of_twenty_long_texts_nineteen_are_estimated_within_five_percent(encoding: str) -> None:

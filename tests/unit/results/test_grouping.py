@@ -97,6 +97,7 @@ COSTLY: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COSTLY)
 def test_a_costly_grouping_is_stopped_before_it_takes_too_much(name: str) -> None:
     expression, value = COSTLY[name]

@@ -136,6 +136,7 @@ async def test_a_text_table_has_a_limit_too() -> None:
         assert texts(await passed(opened, text_result("\n".join(lines))))[-1] == LINE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_tokens", [0, 2_000], ids=["whole", "cut"])
 @pytest.mark.parametrize("at_end", [True, False])
 async def test_a_result_that_is_too_large_to_be_parsed_says_it(max_tokens: int, at_end: bool) -> None:

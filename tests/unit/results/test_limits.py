@@ -30,6 +30,7 @@ from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.results.result_store import ResultStore, StoreLimits
 from mcp_optimizer.results.result_texts import compact
 from mcp_optimizer.token_counter import TokenCounter
+from tests.trying import at_most
 from tests.unit.results.test_cut import CONTAINERS, ROWS, STYLES
 
 COUNTER = TokenCounter()
@@ -114,7 +115,7 @@ def run(work: Callable[[Gate], Awaitable[None]], max_tokens: int = 0, max_rows: 
     asyncio.run(main())
 
 
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=at_most(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.slow
@@ -410,6 +411,7 @@ async def test_beyond_the_end_there_is_nothing() -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_old_results_are_forgotten_and_the_oldest_go_first_when_there_are_too_many(place: Path | str) -> None:
     noise = [{"id": number, "noise": str(hash((number, "noise")))} for number in range(40_000)]
     async with gate(max_rows=10, store=StoreLimits(megabytes=1), place=place) as opened:

@@ -6,12 +6,14 @@ import itertools
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.results.document import read_document
 from mcp_optimizer.results.encodings import Minifier, minified
 from mcp_optimizer.results.result_texts import encoded
+from tests.trying import at_most
 from tests.unit.results.test_cut import CONTAINERS, STYLES
 
 WINDOWS = st.sampled_from([7, 64, 65, 200, 32_768])
@@ -46,7 +48,8 @@ def test_a_long_text_with_quotes_in_its_strings_is_written_as_the_slow_way_does(
     assert Minifier()(data) == encoded(json.dumps(rows, separators=(",", ":"), ensure_ascii=False))
 
 
-@settings(deadline=None, max_examples=20)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=at_most(20))
 @given(CONTAINERS, STYLES)
 def test_a_large_text_is_minified_at_once_as_the_parser_writes_it(value: Any, style: dict[str, Any]) -> None:
     rows = [{"value": value, "padding": 'x " \\ , : { ' * 20} for _ in range(200)]

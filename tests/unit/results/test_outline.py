@@ -57,6 +57,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_an_outline_is_short_and_quick_whatever_the_value(name: str) -> None:
     value = HOSTILE[name]()

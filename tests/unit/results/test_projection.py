@@ -113,6 +113,7 @@ COSTLY: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COSTLY)
 def test_an_expression_that_takes_or_makes_too_much_is_stopped_before_it_does(name: str) -> None:
     expression, value = COSTLY[name]

@@ -14,6 +14,7 @@ from mcp_optimizer.results.encodings import Minifier, minified
 from mcp_optimizer.results.fitting import PartwiseCount, Room, parts
 from mcp_optimizer.results.result_texts import decoded
 from mcp_optimizer.token_counter import TokenCounter
+from tests.trying import at_most
 
 ENCODINGS = ["cl100k_base", "o200k_base"]
 SOURCES = sorted(Path(__file__).parents[3].glob("src/mcp_optimizer/results/*.py"))
@@ -29,7 +30,7 @@ PIECES = st.sampled_from(
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=at_most(300))
 @example(pieces=["x" * 1_100, "'s", " y", '"'])
 @example(pieces=["x" * 1_100, "\u0301", '"'])
 @given(pieces=st.lists(PIECES, max_size=60))
@@ -107,7 +108,7 @@ def test_a_row_that_is_much_larger_than_the_room_is_not_counted() -> None:
     assert counting.characters < 100_000
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=at_most(60))
 @given(
     rows=st.lists(st.dictionaries(st.sampled_from("abc"), st.text(max_size=30)), min_size=1, max_size=60),
     budget=st.integers(20, 400),

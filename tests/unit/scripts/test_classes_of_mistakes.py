@@ -127,6 +127,7 @@ def test_an_object_that_may_have_other_keys_is_refused_for_misspelt_ones_only() 
         assert bool(rehearsed(tree, CallSites(tree, box), box)) is is_wrong, key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

@@ -79,6 +79,7 @@ def test_parameters_that_are_needed_come_first() -> None:
     assert found == [("a", "a", True), ("b", "b", False), ("x_y", "x-y", False)]
 
 
+@pytest.mark.slow
 def test_thousands_of_names_that_are_spelt_alike_are_told_apart_quickly() -> None:
     tools = [tool("s", "-" * (number % 60) + chr(0x4E00 + number) + "!") for number in range(3_000)]
     assert len(Toolbox(tools).servers["s"]) == 3_000

@@ -103,6 +103,7 @@ def _deep(levels: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("schema", [*BOMBS.values(), _deep(90)], ids=[*BOMBS, "depth"])
 class TestHostileSchemas:
+    @pytest.mark.slow
     def test_the_short_form_stays_short(self, schema: dict[str, Any]) -> None:
         started = time.process_time()
         stub = _short(schema, outputSchema=schema)

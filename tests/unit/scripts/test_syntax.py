@@ -26,6 +26,7 @@ def _collecting() -> Iterator[None]:
     gc.callbacks.remove(told)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_collecting")
 def test_threads_that_parse_at_once_do_not_disturb_each_other() -> None:
     before = list(warnings.filters)

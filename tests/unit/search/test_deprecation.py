@@ -66,6 +66,7 @@ def test_no_form_of_a_tool_hides_that_it_is_deprecated() -> None:
         assert warning in (abbreviated(tool, most).description or "")
 
 
+@pytest.mark.slow
 def test_a_description_without_end_is_looked_through_only_so_far() -> None:
     assert sentence("a" * 2_000_000 + " deprecated") == ""
     assert successors("t" * 2_000_000, "deprecated " * 200_000, {}) == ()

@@ -29,6 +29,7 @@ from mcp_optimizer.search.ranker import (
     read_fusion,
 )
 from mcp_optimizer.search.tool_texts import Document, query_parts
+from tests.trying import at_most
 
 DOCUMENTS = (
     Document("create_issue", "github", "Open a ticket in a repository", "title body"),
@@ -302,7 +303,7 @@ def rankings(draw: st.DrawFn) -> tuple[list[Document], Floats, str, Any, Regime,
     return documents, whole, query, allowed, numbers, draw(st.integers(1, 40))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=at_most(80), deadline=None)
 @given(case=rankings())
 def test_only_allowed_tools_are_ranked_best_first_and_the_same_every_time(
     case: tuple[list[Document], Floats, str, Any, Regime, int],

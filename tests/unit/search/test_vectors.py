@@ -40,6 +40,7 @@ def test_few_vectors_are_measured_exactly(count: int) -> None:
     np.testing.assert_allclose(found, queries @ tools.T, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_past_the_limit_the_nearest_ten_are_those_of_exact_search() -> None:
     tools, queries = clustered(25_000, 30, width=192)
     assert len(tools) > EXACT_UP_TO

@@ -20,6 +20,7 @@ from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, Vocabular
 from mcp_optimizer.search.ranker import FEATURES, FIT_FEATURES, Mask
 from mcp_optimizer.search.tool_texts import Document, document, tool_text
 from mcp_optimizer.search.words import name_key, terms, words
+from tests.trying import at_most
 from tests.unit.catalogs import mcp_tool
 from tests.unit.search.toy_encoder import ToyEncoder, UnreachableEncoder
 
@@ -109,7 +110,7 @@ def textbook_bm25(documents: Sequence[Document], query: set[str], field: str) ->
     return scores
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(documents=st.lists(DOCUMENTS, min_size=1, max_size=8), query=TEXTS)
 def test_scores_are_those_of_the_textbook(documents: list[Document], query: str) -> None:
     vocabulary = Vocabulary()
@@ -211,7 +212,7 @@ def test_a_forbidden_tool_takes_no_place_from_an_allowed_one() -> None:
     assert best not in [hit.position for hit in index.search("create_issue", "", allowed, 10).hits]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(
     tools=st.lists(st.tuples(TEXTS, TEXTS, st.booleans()), min_size=1, max_size=10),
     query=TEXTS,

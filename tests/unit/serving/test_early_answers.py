@@ -20,6 +20,7 @@ from mcp_optimizer.config.known_clients.table import HABITS
 from mcp_optimizer.domain.own_tools import Signpost, own_tools
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.serving.early_answers import FirstRequests
+from tests.trying import at_most
 from tests.unit.serving.first_exchange import FIRST, answered_early, by_id, encoded, replies_to, tools_of
 
 NOTES_SERVER = Path(__file__).parents[2] / "servers" / "notes.py"
@@ -311,7 +312,7 @@ MESSAGES = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=MESSAGES, begun=st.booleans(), data=st.data())
 async def test_any_conversation_is_the_same_with_and_without_early_answers(
     optimizer: Optimizer, messages: list[dict[str, Any]], begun: bool, data: st.DataObject

@@ -139,6 +139,7 @@ async def test_a_name_that_comes_back_at_once_waits_for_the_end_of_its_predecess
         assert len(one.lives) == 2
 
 
+@pytest.mark.slow
 async def test_a_thousand_servers_that_come_and_go_leave_nothing_behind() -> None:
     names = [f"s{number}" for number in range(1_000)]
     fakes = {name: FakeServer() for name in names}

@@ -115,6 +115,7 @@ async def test_a_server_that_does_not_start_any_more_says_why_and_is_tried_again
         assert await servers.call(a=2) == called("2")
 
 
+@pytest.mark.slow
 async def test_calls_watches_and_stops_at_the_same_moment_lose_nothing() -> None:
     answers: dict[str, Any] = {**ADDS, "resources/subscribe": {}, "resources/unsubscribe": {}}
     server = FakeServer(answers)

@@ -21,6 +21,7 @@ from mcp_optimizer.config.serverfile.spec import AuthSpec, ServerSpec, Transport
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.upstream.header_command import HeaderCommand
 from mcp_optimizer.upstream.transports import processes
+from tests.trying import at_most
 from tests.waiting import until
 
 pytestmark = [
@@ -215,7 +216,7 @@ async def test_a_command_that_hangs_is_ended_with_its_children() -> None:
     await until(lambda: not running(mark), "its children ended")
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=at_most(15), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     printed=st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

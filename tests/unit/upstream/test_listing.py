@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mcp_optimizer.config.serverfile.spec import ToolSelection
 from mcp_optimizer.upstream.listing import LeftOut, Listing, list_tools, read_tools
 from tests.conftest import DATA
+from tests.trying import at_most
 
 DUMPS = DATA / "mcp-tools"
 SCHEMA = {"type": "object"}
@@ -187,7 +188,7 @@ ALMOST_TOOLS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(entries=st.lists(JSON | ALMOST_TOOLS, max_size=8))
 def test_whatever_a_server_lists_every_entry_is_either_a_tool_or_left_out(entries: list[Any]) -> None:
     found = read_tools(entries)
@@ -195,6 +196,7 @@ def test_whatever_a_server_lists_every_entry_is_either_a_tool_or_left_out(entrie
     assert len(set(names(found))) == len(found.tools)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DUMPS.is_dir(), reason="the tools of real servers are not here")
 def test_no_tool_of_433_real_servers_is_left_out_but_those_listed_twice() -> None:
     for path in sorted(DUMPS.glob("*.json")):

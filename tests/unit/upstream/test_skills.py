@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mcp_optimizer.domain.skills import MOST_FILES, entry_in
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.listing import Listing, read_tools
@@ -52,6 +54,7 @@ async def test_a_tool_keeps_its_name_before_a_skill() -> None:
     assert [definition.is_skill for definition in found.tools] == [False]
 
 
+@pytest.mark.slow
 async def test_a_list_without_end_or_of_too_many_files_is_cut() -> None:
     many = [{"skills": [entry(f"s{page}-{number}") for number in range(10)]} for page in range(10)]
     assert len((await listed(many, listed_items=25)).tools) == 25

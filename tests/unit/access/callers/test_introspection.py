@@ -196,6 +196,7 @@ async def test_the_holder_of_many_good_tokens_leaves_places_for_others() -> None
     await asyncio.gather(*many, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_made_up_tokens_make_no_good_one_forgotten() -> None:
     issuer = IssuerWeb()
     issuer.said = active()

@@ -167,6 +167,7 @@ async def test_an_expired_key_is_refused_without_a_look(tmp_path: Path) -> None:
         assert here.counted.looks == 1
 
 
+@pytest.mark.slow
 async def test_a_flood_of_unknown_keys_neither_loads_the_database_nor_keeps_anything(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         _, text = await here.made()

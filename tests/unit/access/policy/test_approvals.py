@@ -68,6 +68,7 @@ def test_thirty_harmless_arguments_do_not_hide_the_thirty_first() -> None:
     assert not can_be_shown(dict.fromkeys(map(str, range(41))))
 
 
+@pytest.mark.slow
 def test_a_million_arguments_are_counted() -> None:
     shown = abbreviated({f"key_{number}": number for number in range(1_000_000)})
     assert len(shown) < 350

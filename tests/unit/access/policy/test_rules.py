@@ -174,6 +174,7 @@ def test_a_hostile_name_is_decided_all_the_same(pattern: str) -> None:
     assert book.first_match(ALICE, "evil", "a" * 10_000, Risk.READ) == (0 if pattern == "a*" else None)
 
 
+@pytest.mark.slow
 def test_ten_thousand_rules_of_one_server_are_told_apart() -> None:
     book = RuleBook([Rule(Effect.DENY, server="git", tool=f"tool_{n}_*") for n in range(10_000)])
     assert book.first_match(ALICE, "git", "tool_9999_x", Risk.READ) == 9_999

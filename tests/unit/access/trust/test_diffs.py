@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from mcp_optimizer.access.trust.review import MOST_LINES, difference, digest
 
 LONG = " ".join(f"Sentence number {number} says something." for number in range(40))
@@ -35,6 +37,7 @@ def test_all_lines_of_a_new_tool_are_new() -> None:
     assert [line[0] for line in lines[3:]] == ["+"] * len(lines[3:])
 
 
+@pytest.mark.slow
 def test_a_huge_change_is_cut_and_takes_no_time() -> None:
     started = time.perf_counter()
     before = {"inputSchema": {"properties": {f"p{number}": {"type": "string"} for number in range(30_000)}}}

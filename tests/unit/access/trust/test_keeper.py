@@ -118,6 +118,7 @@ async def test_a_tool_that_was_turned_off_at_first_may_be_turned_on() -> None:
     assert names(await kept.admit(running("far", READ, changed))) == ["read"]
 
 
+@pytest.mark.slow
 async def test_a_million_changes_leave_one_waiting_version_and_a_few_log_lines(
     caplog: pytest.LogCaptureFixture, database: Database
 ) -> None:

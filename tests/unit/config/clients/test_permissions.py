@@ -107,6 +107,7 @@ def test_permissions_of_another_type_are_no_rules(permissions: Any, tmp_path: Pa
     assert rules_of(machine, "claude-code").rules == ()
 
 
+@pytest.mark.slow
 def test_a_million_permissions_do_not_take_long(tmp_path: Path) -> None:
     began = time.perf_counter()
     rules = claude(tmp_path, deny=[f"mcp__lab__t{number}" for number in range(200_000)])

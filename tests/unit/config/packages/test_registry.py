@@ -65,6 +65,7 @@ async def test_endless_pages_end(contents: RegistryContents) -> None:
     assert len(contents.asked) == 2
 
 
+@pytest.mark.slow
 async def test_pages_with_ever_new_cursors_end(contents: RegistryContents) -> None:
     contents.is_endless = True
     assert await Registry(contents.address).search("x") == []
@@ -113,6 +114,7 @@ async def test_what_does_not_answer_is_named(tmp_path: Path) -> None:
         await downloaded("http://127.0.0.1:1/x", tmp_path / "x", 10)
 
 
+@pytest.mark.slow
 async def test_a_download_is_bounded_and_follows_few_redirects(contents: RegistryContents, tmp_path: Path) -> None:
     contents.raw["/file"] = (200, {}, b"x" * 100)
     contents.raw["/moved"] = (302, {"location": "/file"}, b"")

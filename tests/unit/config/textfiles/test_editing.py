@@ -169,6 +169,7 @@ def test_a_value_that_the_kind_cannot_hold_is_refused() -> None:
             with_value("", kind, ["a"], value)
 
 
+@pytest.mark.slow
 def test_a_large_file_is_edited_quickly() -> None:
     text = json.dumps({"history": {str(number): "x" * 50 for number in range(20_000)}, "mcpServers": {}}, indent=2)
     added = with_value(text, FileKind.JSON, ["mcpServers", "a"], ENTRY)

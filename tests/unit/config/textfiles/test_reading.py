@@ -51,6 +51,7 @@ def test_keys_that_are_there_twice_are_named_with_their_lines() -> None:
     assert duplicate_keys('{"a": {"b": 1}, "b": {"a": 1}}') == []
 
 
+@pytest.mark.slow
 def test_a_crowd_of_names_that_are_there_twice_is_counted_quickly() -> None:
     names = 30_000
     text = '{"mcpServers": {' + ",\n".join(f'"k{number}": 1, "k{number}": 2' for number in range(names)) + "}}"
