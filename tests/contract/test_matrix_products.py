@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+from tests.contract.sources import FILES, PACKAGE, nodes_of, tree_of
 
 
 def unguarded(node: ast.AST) -> Iterator[int]:
@@ -22,8 +21,9 @@ def unguarded(node: ast.AST) -> Iterator[int]:
 def test_every_matrix_product_is_guarded() -> None:
     found = {
         f"{path.relative_to(PACKAGE)}:{line}"
-        for path in PACKAGE.rglob("*.py")
-        for line in unguarded(ast.parse(path.read_text("utf-8")))
+        for path in FILES
+        if any(isinstance(node, ast.MatMult) for node in nodes_of(path))
+        for line in unguarded(tree_of(path))
     }
     assert not found, "use search.ranker.weighed or np.einsum, or np.errstate around it"
 

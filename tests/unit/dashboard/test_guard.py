@@ -218,26 +218,25 @@ FOR_ANYBODY = ["/", "/catalog", "/search", "/tools/no/such", "/figures", "/metri
 """What the docs say that somebody who is not signed in may see of an open dashboard."""
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Sec-Fetch-Site": "none"},
-        {"Sec-Fetch-Site": "", "Origin": "http://localhost:8765"},
-        {"Sec-Fetch-Site": "", "Authorization": "Basic x"},
-        {"Sec-Fetch-Site": "", "Authorization": "Negotiate x"},
-        {"Cookie": "mcp-optimizer=" + "x" * 43},
-    ],
-)
-async def test_on_loopback_anybody_may_look_at_a_few_pages_and_change_nothing(
-    place: Path, headers: dict[str, str]
-) -> None:
-    async with gateway(place, require_auth=None) as world, world.browser() as client:
-        for path in [*PAGES, *DATA]:
-            is_refused = (await client.get(path, headers=headers)).status_code == 401
-            assert is_refused is (path not in FOR_ANYBODY), path
-        for path in ACTIONS:
-            assert (await client.post(path, headers=headers)).status_code == 401, path
+HEADERS_OF_ANYBODY: list[dict[str, str]] = [
+    {},
+    {"Sec-Fetch-Site": "none"},
+    {"Sec-Fetch-Site": "", "Origin": "http://localhost:8765"},
+    {"Sec-Fetch-Site": "", "Authorization": "Basic x"},
+    {"Sec-Fetch-Site": "", "Authorization": "Negotiate x"},
+    {"Cookie": "mcp-optimizer=" + "x" * 43},
+]
+
+
+async def test_on_loopback_anybody_may_look_at_a_few_pages_and_change_nothing(place: Path) -> None:
+    async with gateway(place, require_auth=None) as world:
+        for headers in HEADERS_OF_ANYBODY:
+            async with world.browser() as client:
+                for path in [*PAGES, *DATA]:
+                    is_refused = (await client.get(path, headers=headers)).status_code == 401
+                    assert is_refused is (path not in FOR_ANYBODY), (path, headers)
+                for path in ACTIONS:
+                    assert (await client.post(path, headers=headers)).status_code == 401, (path, headers)
         assert await world.audited() == []
 
 
@@ -271,22 +270,23 @@ async def test_the_owner_is_let_in_where_keys_are_required(place: Path) -> None:
         assert "local manage" in Elements((await client.get("/callers")).text).text
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Sec-Fetch-Site": ""},
-        {"Sec-Fetch-Site": "", "Authorization": "Basic x"},
-        {"Sec-Fetch-Site": "", "Origin": "http://localhost:9999"},
-        {"Sec-Fetch-Site": "same-origin", "Origin": "null"},
-    ],
-)
-async def test_no_other_page_uses_the_cookie_of_the_owner(place: Path, headers: dict[str, str]) -> None:
-    async with gateway(place, require_auth=None) as world, world.browser() as client:
-        await let_in(client, world.optimizer)
-        for path in ACTIONS:
-            assert (await client.post(path, headers=headers)).status_code == 403, path
+HEADERS_OF_OTHER_PAGES = [
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": ""},
+    {"Sec-Fetch-Site": "", "Authorization": "Basic x"},
+    {"Sec-Fetch-Site": "", "Origin": "http://localhost:9999"},
+    {"Sec-Fetch-Site": "same-origin", "Origin": "null"},
+]
+
+
+async def test_no_other_page_uses_the_cookie_of_the_owner(place: Path) -> None:
+    async with gateway(place, require_auth=None) as world:
+        for headers in HEADERS_OF_OTHER_PAGES:
+            async with world.browser() as client:
+                await let_in(client, world.optimizer)
+                for path in ACTIONS:
+                    assert (await client.post(path, headers=headers)).status_code == 403, (path, headers)
 
 
 async def test_what_only_asks_what_is_there_uses_up_no_ticket(place: Path) -> None:
@@ -305,13 +305,14 @@ async def test_two_origins_or_hosts_are_not_ours(place: Path) -> None:
         assert (await client.get("/", headers=hosts)).status_code == 400
 
 
-@pytest.mark.parametrize("query", ["", "?ticket=", "?ticket=x", "?ticket=" + "x" * 9_000, "?ticket=%00", "?x=1&" * 99])
-async def test_a_ticket_that_is_none_lets_nobody_in(place: Path, query: str) -> None:
-    async with gateway(place, require_auth=None) as world, world.browser() as client:
-        answer = await client.get(f"/enter{query}")
-        assert answer.status_code == 401
-        assert "mcp-optimizer dashboard" in answer.text
-        assert "set-cookie" not in answer.headers
+async def test_a_ticket_that_is_none_lets_nobody_in(place: Path) -> None:
+    async with gateway(place, require_auth=None) as world:
+        for query in ("", "?ticket=", "?ticket=x", "?ticket=" + "x" * 9_000, "?ticket=%00", "?x=1&" * 99):
+            async with world.browser() as client:
+                answer = await client.get(f"/enter{query}")
+            assert answer.status_code == 401, query
+            assert "mcp-optimizer dashboard" in answer.text
+            assert "set-cookie" not in answer.headers
 
 
 async def test_after_ten_wrong_tokens_no_other_is_compared_and_everything_else_still_opens(place: Path) -> None:
