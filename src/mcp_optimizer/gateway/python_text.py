@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
@@ -86,7 +87,7 @@ def python_text(found: FoundTools, sources: PythonSources, budget: int, seen: Sh
             writer.hits(part.tools, alone=False)
     else:
         writer.hits(found.tools)
-    writer.end((*found.counterparts, *found.further))
+    writer.end((*found.counterparts, *found.further), len(found.parts))
     return "\n".join(filter(None, (found.mark, *writer.lines, found.remarks)))
 
 
@@ -103,7 +104,8 @@ class _Writer:
     seen: ShownInConversation
     lines: list[str] = field(default_factory=list)
     _written: set[tuple[str, str]] = field(default_factory=set)
-    _named: dict[str, None] = field(default_factory=dict)
+    _named: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    """The tools that are only named: at which place of an action they stand, and their names in Python."""
     _repeated: dict[str, None] = field(default_factory=dict)
 
     def hits(self, hits: Sequence[FoundTool], *, alone: bool = True) -> None:
@@ -115,30 +117,31 @@ class _Writer:
                 continue
             if _key(hit.tool) in self.seen and not hit.is_named:
                 self._repeated[name] = None
-            elif is_wanted or (alone and self.left > 0):
-                self._write(hit.tool, name, is_first=place == 0)
-            else:
-                self._named[name] = None
+            elif not (is_wanted or (alone and self.left > 0)) or not self._write(hit.tool, is_first=place == 0):
+                self._named.setdefault(hit.tool.key, (place, name))
 
-    def _write(self, tool: CatalogTool, name: str, *, is_first: bool) -> None:
+    def _write(self, tool: CatalogTool, *, is_first: bool) -> bool:
+        """Whether there is room for it."""
         text = self.sources.stub(tool)
         cost = self.sources.count(text) + _AROUND
         if cost > self.left and not is_first:
-            self._named[name] = None
-            return
+            return False
         self.lines.append(text)
         self.left -= cost
         self._written.add(tool.key)
         self.seen.add(_key(tool))
+        return True
 
-    def end(self, further: Iterable[CatalogTool]) -> None:
-        """Names the remaining tools."""
+    def end(self, further: Iterable[CatalogTool], actions: int) -> None:
+        """Names the remaining tools: of several actions the second tool of each, then the others."""
         if self._repeated:
             self.lines.append(f"shown earlier (a search for its name shows it again): {', '.join(self._repeated)}")
-        for tool in further:
-            self._named.setdefault(self.sources.name(tool))
-        if self._named:
-            self.lines.append(f"more: {', '.join(list(self._named)[:_MOST_MORE])}")
+        for place, tool in enumerate(further, _MOST_MORE):
+            self._named.setdefault(tool.key, (place, self.sources.name(tool)))
+        # One that an action only names may be shown for a later one.
+        named = [one for key, one in self._named.items() if key not in self._written and one[1] not in self._repeated]
+        if more := [name for _, name in sorted(named, key=itemgetter(0))]:
+            self.lines.append(f"more: {', '.join(more[: max(_MOST_MORE, actions)])}")
 
 
 def _key(tool: CatalogTool) -> str:

@@ -86,3 +86,16 @@ async def test_without_scripts_it_is_refused() -> None:
     gateway = Gateway(await live_catalog(GIT), RecordingPool(), ToolForms(counter), Results.plain(counter), 5)
     with pytest.raises(InvalidRequest, match="scripts, which are off here"):
         gateway.find("show the commit logs", detail=Detail.PYTHON)
+
+
+async def test_several_actions_name_further_tools_and_none_that_is_shown() -> None:
+    things = ("cards", "tags", "users", "columns")
+    listing = [tool(f"list_{thing}", f"Lists the {thing} of a board.", {}) for thing in things]
+    adding = [tool(f"add_{thing}", f"Adds {thing} to a board.", {}) for thing in things]
+    gateway = await gateway_over(running("kanban", *listing, *adding))
+    request = "; ".join(f"list the {thing} of a board" for thing in things) + "; add cards to a board"
+    *stubs, more, _saved = gateway.find(request, detail=Detail.PYTHON).text.split("\n")
+    shown = {stub.partition("(")[0] for stub in stubs}
+    named = more.removeprefix("more: ").split(", ")
+    assert set(named) == {f"kanban.add_{thing}" for thing in things} - shown
+    assert "kanban.add_cards" in shown
