@@ -61,7 +61,7 @@ class Storage:
         self._trying_again: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger, "The catalog could not be opened")
         self._making_memory = asyncio.Lock()
-        self.breaker = Breaker(self._probe, opened=self.opened)
+        self.breaker = Breaker(self._probe, opened=self._ready)
         """For all database work that a request waits for."""
         self.signatures = Signatures(None if place is None else self._key)
         """Signs values that clients carry from one gateway on this database to another."""
@@ -239,6 +239,10 @@ class Storage:
 
         return None if database is None else TaskRows(database)
 
+    async def _ready(self) -> None:
+        """Wait until requests can use the database; one in memory is made for the first of them."""
+        await (self.opened() if self._place is not None else self._here_or_in_memory())
+
     async def _here_or_in_memory(self) -> Database | None:
         await self.opened()
         from mcp_optimizer.db.database import open_database
@@ -250,6 +254,9 @@ class Storage:
 
     async def _probe(self) -> None:
         """Raises a CatalogError unless the database answers."""
+        if self._place is None:
+            await self._here_or_in_memory()
+            return
         if self._database is None:
             raise CatalogError("the database is not open")
         from mcp_optimizer.db.transactions import Transactions

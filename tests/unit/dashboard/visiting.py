@@ -29,7 +29,8 @@ OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
 
 async def ticket_of(optimizer: Optimizer) -> str:
     """What `mcp-optimizer dashboard` is given over the socket."""
-    return await SignIns(optimizer.parts.storage.sign_ins).ticket()
+    storage = optimizer.parts.storage
+    return await SignIns(storage.sign_ins, breaker=storage.breaker).ticket()
 
 
 async def let_in(client: httpx2.AsyncClient, optimizer: Optimizer) -> None:

@@ -14,6 +14,7 @@ from mcp_optimizer import Optimizer
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.domain.kept_results import KeptResult
+from mcp_optimizer.errors import CatalogError
 from tests.conftest import WriteServers, plain_server
 from tests.waiting import until
 
@@ -46,6 +47,18 @@ async def test_without_a_place_results_are_kept_in_memory_and_nothing_else_is() 
     kept = await storage.kept_results()
     assert kept is not None
     await kept.begin(KeptResult("a", "me", "lines", 1, 100, 10))
+    await storage.close()
+
+
+@pytest.mark.slow
+async def test_a_database_in_memory_is_used_again_after_it_did_not_answer() -> None:
+    storage = Storage(None)
+    storage.open()
+    assert await storage.breaker.within(storage.kept_results) is not None
+    with pytest.raises(CatalogError):
+        await storage.breaker.within(asyncio.Event().wait)
+    await until(lambda: not storage.breaker.is_open, "the database answers again")
+    assert await storage.breaker.within(storage.kept_results) is not None
     await storage.close()
 
 
