@@ -43,7 +43,8 @@ _Caller = Annotated[
     str | None,
     typer.Option(
         "--caller",
-        help="Show the logins that callers made for themselves: of those whose name fits, as in 'key:*'.",
+        help="Show the logins that callers made for themselves, and the tokens that several gateways got in exchange "
+        "for theirs: of those whose name fits, as in 'key:*'.",
         show_default=False,
     ),
 ]
@@ -270,7 +271,7 @@ def _show(found: list[LoginStatus], caller: str | None) -> None:
         none = "No server of the server file can want a login."
         out.print(none if caller is None else Text(f"No caller {caller!r} has a login of its own.", style="default"))
     for one in found:
-        style = {"logged in": "green", "none": "dim"}.get(one.state, "yellow")
+        style = {"logged in": "green", "exchanged": "green", "none": "dim"}.get(one.state, "yellow")
         whose = f" as {in_a_line(one.caller)}" if one.caller else ""
         line = Text(f"{one.server}{whose}: {one.state}", style=style)
         out.print(line)

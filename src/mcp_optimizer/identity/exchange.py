@@ -382,7 +382,7 @@ class Exchanges:
     def _shared(self, spec: ServerSpec, principal: Principal) -> Shared:
         if self._rows is None or self._sweep is None:
             return NotShared()
-        return SharedTokens(spec, principal.id, self._rows, self._sweep)
+        return SharedTokens(spec, principal, self._rows, self._sweep)
 
     def forget(self, server: str) -> None:
         """Drop the tokens of a server that was removed, or whose name now means another one."""

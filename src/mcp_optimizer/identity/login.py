@@ -127,7 +127,7 @@ class LoginStatus:
 
     server: str
     state: str
-    """`none`, `logged in`, `expired`, `login needed` or `more permissions needed`."""
+    """`none`, `logged in`, `expired`, `login needed`, `more permissions needed`, or `exchanged`."""
     caller: str = field(default="", kw_only=True)
     """The caller whose own login it is; empty for any other login."""
     issuer: str = ""

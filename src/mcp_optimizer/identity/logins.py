@@ -25,6 +25,7 @@ from mcp_optimizer.identity.exchange import Exchanges
 from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, account_of, status_of
 from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, configured, parameters, registered
 from mcp_optimizer.identity.server_login import ServerLogin
+from mcp_optimizer.identity.shared_tokens import Given, exchanged_by_callers
 from mcp_optimizer.identity.store import KIND, InMemory, LoginStore, SecretRows, beginning_of, ending_of
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -296,7 +297,10 @@ class Logins:
         return [status_of(spec.name, await self.login(spec, principal).current(), time.time()) for spec in wanted]
 
     async def statuses_of_callers(self, specs: Iterable[ServerSpec], caller: str) -> list[LoginStatus]:
-        """The states of callers' own logins: of those whose name, or account, fits a pattern such as `corp:*`."""
+        """The states of callers' own logins, and of what their tokens were exchanged for: of those whose name, or
+        account, fits a pattern such as `corp:*`.
+        """
+        specs = list(specs)
         fits, found = glob(caller).matches, []
         for spec in (spec for spec in specs if spec.auth.per_caller and wants_login(spec)):
             for account in await self.callers(spec):
@@ -304,12 +308,37 @@ class Logins:
                 name = login.caller if login is not None and login.caller else account
                 if fits(name) or account == caller:
                     found.append(status_of(spec.name, login, time.time(), name))
+        for spec in (spec for spec in specs if spec.auth.exchange is not None and not spec.problem):
+            wanted = partial(_is_of, fits, caller)
+            for name, given in await exchanged_by_callers(spec, self._rows, wanted):
+                found.append(exchanged_status(spec, name, given, time.time()))
         return found
 
     async def close(self) -> None:
         logins = [login for known in self._logins.values() for login in known.values()]
         await asyncio.gather(self.exchanges.close(), self._former.settled(), *(login.close() for login in logins))
         await self._web.close()
+
+
+def _is_of(fits: Callable[[str], bool], caller: str, account: str, name: str) -> bool:
+    return fits(name) or account == caller
+
+
+def exchanged_status(spec: ServerSpec, caller: str, given: Given, now: float) -> LoginStatus:
+    """The state of what a caller's token was exchanged for."""
+    assert spec.auth.exchange is not None
+    issuer, granted = spec.auth.issuer or spec.auth.exchange.provider, given.tokens.scopes
+    state = "expired" if given.is_over(now) else "exchanged"
+    return LoginStatus(
+        spec.name,
+        state,
+        issuer,
+        spec.auth.exchange.scopes if granted is None else granted,
+        given.ends,
+        given.at,
+        can_refresh=True,
+        caller=caller,
+    )
 
 
 def wants_login(spec: ServerSpec) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.store import SecretRows, beginning_of
 from mcp_optimizer.identity.tokens import Tokens
@@ -102,11 +103,12 @@ class Sweep:
 class SharedTokens:
     """The row of one caller and one server."""
 
-    def __init__(self, spec: ServerSpec, caller: str, rows: SecretRows, sweep: Sweep) -> None:
+    def __init__(self, spec: ServerSpec, principal: Principal, rows: SecretRows, sweep: Sweep) -> None:
         self._rows = rows
+        self._caller = principal.name
         self._sweep = sweep
         self._server = spec.name
-        self._name = f"{beginning_of(caller)}{spec.name}\n{_digest_of(spec)}"
+        self._name = f"{beginning_of(principal.id)}{_ending_of(spec)}"
         self._claimed_until = 0
 
     async def found(self, wanted: Callable[[Given], bool]) -> Given | None:
@@ -124,7 +126,7 @@ class SharedTokens:
         return found
 
     async def leave(self, given: Given) -> None:
-        body = json.dumps({"at": given.at, **asdict(given.tokens), "refresh": ""}).encode()
+        body = json.dumps({"at": given.at, "caller": self._caller, **asdict(given.tokens), "refresh": ""}).encode()
         try:
             await self._rows.write(_KIND, self._name, body)
             await self._sweep.sweep()
@@ -160,6 +162,29 @@ class SharedTokens:
         return is_ours
 
 
+async def exchanged_by_callers(
+    spec: ServerSpec, rows: SecretRows, fits: Callable[[str, str], bool]
+) -> list[tuple[str, Given]]:
+    """The callers for whom gateways that share this database have exchanged tokens for a server, of those whose account
+    and name fit; and what they got. One gateway alone keeps this in memory.
+    """
+    found, ending = [], f"\n{_ending_of(spec)}"
+    for name in await rows.names(_KIND):
+        body = await rows.read(_KIND, name) if name.endswith(ending) else None
+        given = None if body is None else _given_of(body)
+        if body is None or given is None:
+            continue
+        account = name.removesuffix(ending)
+        caller = str(json.loads(body).get("caller") or account)
+        if fits(account, caller):
+            found.append((caller, given))
+    return found
+
+
+def _ending_of(spec: ServerSpec) -> str:
+    return f"{spec.name}\n{_digest_of(spec)}"
+
+
 def _digest_of(spec: ServerSpec) -> str:
     """Of everything that decides what a token is for. Gateways with another entry under this name share nothing."""
     auth, exchange = spec.auth, spec.auth.exchange
@@ -175,6 +200,7 @@ def _given_of(body: bytes) -> Given | None:
     try:
         said = json.loads(body)
         at, scopes = float(said.pop("at")), said.pop("scopes")
+        said.pop("caller", None)
         return Given(Tokens(**said, scopes=None if scopes is None else tuple(scopes)), at)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

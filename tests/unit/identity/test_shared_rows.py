@@ -22,6 +22,7 @@ from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.identity.attempts import Attempts, Awaited
 from mcp_optimizer.identity.exchange import Exchanges, TokenExchange
 from mcp_optimizer.identity.login import Login
+from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, Provider
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InVault, LoginStore
@@ -183,6 +184,19 @@ async def test_what_was_exchanged_is_in_the_database_neither_in_the_clear_nor_fo
         changed = other.of(entry(exchange={**EXCHANGE, "scopes": ["crm.write"]}), ADA)
         assert (await changed.headers())["authorization"] == "Bearer at2"
         await other.close()
+
+
+async def test_what_was_exchanged_for_which_callers_can_be_shown_without_a_token(place: Path | str) -> None:
+    provider = Counting()
+    async with gateways(place) as rows, exchanging(rows, provider) as of:
+        for principal in (ADA, BOB):
+            await of(principal)[0].headers()
+        logins = Logins(rows[1])
+        found = await logins.statuses_of_callers([entry(exchange=EXCHANGE)], "corp:a*")
+        assert [(one.server, one.caller, one.state) for one in found] == [("crm", "corp:ada", "exchanged")]
+        assert "at1" not in repr(found)
+        assert len(await logins.statuses_of_callers([entry(exchange=EXCHANGE)], "*")) == 2
+        await logins.close()
 
 
 class Late(InVault):
