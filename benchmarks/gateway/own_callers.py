@@ -1,4 +1,4 @@
-"""How callers with own logins share one index: memory, and the time of a search, beside `tenants`.
+"""How callers with own logins share one index: memory, and the time of a search.
 
     python -m benchmarks.gateway.own_callers [--callers 500] [--servers 20] [--tools 20] [--own 0] [--risk destructive]
 

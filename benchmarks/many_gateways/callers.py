@@ -1,4 +1,4 @@
-"""Two callers at three gateways, one of which is killed every few seconds: nothing reaches the other.
+"""What of one caller reaches another at three gateways, of which one after another is killed.
 
     python -m benchmarks.many_gateways.callers [--minutes 5] [--every 10] [--write]
 

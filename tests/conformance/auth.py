@@ -1,8 +1,9 @@
 """python -m tests.conformance.auth: the suite's auth scenarios for clients, driven through the gateway.
 
 Each scenario starts an MCP server and an authorization server; `auth_client` puts a gateway in front and does what a
-user would. Runs all scenarios of both revisions, and client credentials both ways. Fails if one fails that is not a
-listed exception. With `--if-possible`, prints the reason and succeeds where npm or Node is not available.
+user would. Runs all scenarios of both revisions, client credentials both ways, and enterprise-managed authorization
+with a caller over HTTP. Fails if one fails that is not a listed exception. With `--if-possible`, prints the reason and
+succeeds where npm or Node is not available.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.conformance.auth_caller import SCENARIO
 from tests.conformance.suite import REVISIONS, ROOT, NotAvailable, get_suite
 from tests.warm import WARM_PYTHON, warm
 
 CLIENT = shlex.join([*WARM_PYTHON, "-m", "tests.conformance.auth_client"])
 """A fork of a process that has its imports, which take most of the time of a scenario."""
-EXTENSIONS = ("auth/client-credentials-basic", "auth/client-credentials-jwt")
+EXTENSIONS = ("auth/client-credentials-basic", "auth/client-credentials-jwt", SCENARIO)
 EXCEPTIONS = Path(__file__).with_name("auth_exceptions.toml")
 _LISTED = re.compile(r"- (auth/\S+) \[([^\]]*)\]")
 _SECONDS = 90

@@ -3,7 +3,8 @@
     python -m tests.conformance.auth_client URL
 
 Does what a user does: starts the gateway, logs in when the server wants that (the browser is a plain GET that reads
-`Location`), then lists and calls the first tool, and logs in again if a call needs more permissions.
+`Location`), then lists and calls the first tool, and logs in again if a call needs more permissions. For
+enterprise-managed authorization a caller over HTTP does that (`auth_caller`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import LoginRequired
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.upstream.state import UpstreamState
+from tests.conformance.auth_caller import SCENARIO, managed_auth, run_as_caller
 from tests.waiting import until
 
 NAME = "remote"
@@ -48,6 +50,8 @@ def entry(url: str, scenario: str, context: dict[str, Any]) -> dict[str, Any]:
             auth |= {"private_key_file": str(key), "algorithm": context.get("signing_algorithm", "ES256")}
         else:
             auth["client_secret"] = context["client_secret"]
+    elif scenario == SCENARIO:
+        auth = managed_auth(issuer_of(url), context)
     elif "client_id" in context:
         auth |= {"client_id": context["client_id"], "client_secret": context.get("client_secret", "")}
     return {"type": "http", "url": url, "auth": {key: value for key, value in auth.items() if value}}
@@ -108,7 +112,10 @@ def main() -> None:
         config = Path(folder) / "mcp.json"
         servers = {NAME: entry(sys.argv[1], scenario, context)}
         config.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-        asyncio.run(use(config))
+        if scenario == SCENARIO:
+            run_as_caller(config, context)
+        else:
+            asyncio.run(use(config))
 
 
 if __name__ == "__main__":
