@@ -1,4 +1,4 @@
-"""What of one caller reaches another at three gateways, of which one after another is killed.
+"""Two callers at three gateways that are killed in turn: what reaches the other one.
 
     python -m benchmarks.many_gateways.callers [--minutes 5] [--every 10] [--write]
 

@@ -239,7 +239,10 @@ class Endpoints:
         asked = await self.form(request)
         if (kind := DELAYED.get(asked.form.get("grant_type", ""))) is not None:
             self.records.counts[f"{kind}_requests"] += 1
-            await asyncio.sleep(getattr(self.server.switches, f"delay_{kind}"))
+            # A delay that is set anew holds for what already waits, too.
+            since = time.monotonic()
+            while time.monotonic() - since < getattr(self.server.switches, f"delay_{kind}"):
+                await asyncio.sleep(0.02)
             if status := getattr(self.server.switches, f"fail_{kind}"):
                 return Response("not now", status_code=status)
         return self.server.create_token_response(asked)

@@ -53,8 +53,10 @@ _EARLIER = 4
 class Turns:
     """Who may ask an authorization server now, of all entries that name it."""
 
-    def __init__(self, most: int = _MOST_AT_ONCE) -> None:
+    def __init__(self, most: int = _MOST_AT_ONCE, longest: float = _LONGEST) -> None:
+        """`longest`: seconds of a turn."""
         self._most = most
+        self._longest = longest
         self._of: dict[str, asyncio.Semaphore] = {}
 
     @asynccontextmanager
@@ -67,10 +69,12 @@ class Turns:
         except TimeoutError:
             raise Unanswered(f"too many exchanges wait for the authorization server {provider}") from None
         try:
-            async with asyncio.timeout(_LONGEST):
+            async with asyncio.timeout(self._longest):
                 yield
         except TimeoutError:
-            raise Unanswered(f"the authorization server {provider} does not answer within {_LONGEST:g} s") from None
+            raise Unanswered(
+                f"the authorization server {provider} does not answer within {self._longest:g} s"
+            ) from None
         finally:
             turns.release()
 

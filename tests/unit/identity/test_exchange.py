@@ -21,7 +21,7 @@ from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.identity.caller_tokens import CallerTokens
-from mcp_optimizer.identity.exchange import Exchanges, TokenExchange
+from mcp_optimizer.identity.exchange import Exchanges, TokenExchange, Turns
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.upstream.request_errors import LoginNeeded
 from tests.waiting import until
@@ -454,3 +454,11 @@ def test_where_callers_have_no_tokens_the_entry_cannot_be_used(settings: dict[st
     [spec] = server_specs(Settings(**settings), {"mcpServers": servers})
     assert why in spec.problem
     assert bool(spec.problem) is bool(why)
+
+
+async def test_a_provider_that_takes_too_long_is_given_up_and_its_turn_is_free_again() -> None:
+    turns = Turns(most=1, longest=0.05)
+    for _ in range(2):
+        with pytest.raises(Unanswered, match=r"https://login\.example does not answer within 0\.05 s"):
+            async with turns.at(ISSUER):
+                await asyncio.Event().wait()
