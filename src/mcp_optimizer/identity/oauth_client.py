@@ -1,7 +1,7 @@
 """The gateway as an OAuth client: the discovered authorization server, the client id, and an attempt to log in.
 
 The client id comes from the entry, a metadata document, or dynamic registration. An attempt provides the address for
-the browser and checks the redirect; its verifier and state exist only in memory. Used by `logins` and `discovery`.
+the browser and checks the redirect; its verifier and state are secrets (`attempts`). Used by `logins` and `discovery`.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Shared(Protocol):
     """Where a caller's tokens for one server are found and left."""
 
     async def found(self, wanted: Callable[[Given], bool]) -> Given | None:
-        """A token that another gateway has got; None if this one has to exchange, and nobody else does meanwhile."""
+        """A token that another gateway has got; None if this one has to exchange, and no other does meanwhile."""
 
     async def leave(self, given: Given) -> None: ...
     async def release(self) -> None:
