@@ -36,7 +36,7 @@ $(VENV)/.dev: $(VENV)/.run
 demo: $(VENV)/.run  ## Start three demo servers and see what is found, what it costs and what it saves
 	$(BIN)/mcp-optimizer demo
 
-check: $(VENV)/.dev  ## In under a minute: style, contracts, and the unit tests that are quick and start no process
+check: $(VENV)/.dev  ## Check style, contracts, and the unit tests that are quick and start no process
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not process" --hypothesis-profile quick \

@@ -75,7 +75,7 @@ async def _call_first_tool(client: HttpClient) -> None:
         found[:] = [tool for tool in (await ask("tools/list", {}))["tools"] if not tool["name"].endswith("_tool")]
         return bool(found)
 
-    await until(is_listed, "the caller is listed the server's tools", PATIENCE / 3)
+    await until(is_listed, "the caller is listed the server's tools", PATIENCE)
     result = await ask("tools/call", {"name": found[0]["name"], "arguments": {}})
     assert not result.get("isError"), result
 

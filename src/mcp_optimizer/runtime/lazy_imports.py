@@ -2,8 +2,7 @@
 without the garbage collector.
 
 Some libraries import everything in their `__init__` to offer short names; `load_later` delays that until one of these
-names is used. `quick_imports` saves a third of the processor time where a command loads its heavy parts. Knows none of
-these packages.
+names is used. `quick_imports` saves processor time where a command loads its heavy parts. Knows none of these packages.
 """
 
 from __future__ import annotations

@@ -324,16 +324,11 @@ def rank(
 def _scores(
     matrix: Floats, regime: Regime, exact: Sequence[int], allowed: Mask | None, beside: RankAdjustments
 ) -> Floats:
-    scores = _weighed(regime, matrix)
+    scores: Floats = weighed(matrix.T, regime.weights)
     if beside.prior is not None:
         scores = scores + beside.prior
     scores = beside.superseded.moved(scores, allowed)
     scores[list(exact)] += EXACT_NAME_BONUS
-    return scores
-
-
-def _weighed(regime: Regime, matrix: Floats) -> Floats:
-    scores: Floats = weighed(matrix.T, regime.weights)
     return scores
 
 
@@ -369,7 +364,7 @@ def contributions(
     matrix = feature_matrix(index, names, query, cosines)
     parts = regime.weights[:, None] * matrix[:, list(positions)]
     exact = set(_named(names, query, beside))
-    plain = _weighed(regime, matrix)
+    plain = weighed(matrix.T, regime.weights)
     used = np.zeros_like(plain) if beside.prior is None else beside.prior
     moved = beside.superseded.moved(plain + used, allowed) - plain - used
     unasked = frozenset(_unasked(names, query, sorted(exact)).tolist())
