@@ -12,12 +12,16 @@ from mcp_optimizer.domain.principal import Risk, Role
 
 
 async def made_key(
-    name: str, risk: Risk = Risk.READ, servers: tuple[str, ...] | None = None, role: Role = Role.NONE
+    name: str,
+    risk: Risk = Risk.READ,
+    servers: tuple[str, ...] | None = None,
+    role: Role = Role.NONE,
+    holder: str = "",
 ) -> str:
     """The text of a new key."""
     place = load_settings().database_place
     assert place is not None
-    key, text = new_key(Wanted(name, servers, risk, role), datetime.now(UTC))
+    key, text = new_key(Wanted(name, servers, risk, role, holder=holder), datetime.now(UTC))
     async with opened_keys(place) as keys:
         assert await keys.add(key, 1_000) == ""
     return text

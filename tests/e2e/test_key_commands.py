@@ -60,6 +60,17 @@ async def test_a_key_is_made_shown_once_listed_and_revoked_without_starting_a_se
         (["create"], "--name"),
         (["revoke", "nobody"], "There is no key 'nobody'. Keys in use: taken."),
         (["create", "--name", "taken"], "There is a key 'taken' already"),
+        (["create", "--name", "ci", "--holder", "ada lovelace"], "without spaces"),
+        (["create", "--name", "ci", "--holder", "a" * 10_000], "at most 128 characters, not 10,000"),
+        (["create", "--name", "ci", "--holder", "ada\x1b[31m"], "printable"),
+        (["rotate", "nobody"], "There is no key 'nobody'"),
+        (["rotate", "taken", "--overlap", "-1h"], "--overlap '-1h' is no length of time"),
+        (["rotate", "taken", "--overlap", "91d"], "over 90 days"),
+        (["rotate", "taken", "--overlap", "soon"], "no length of time"),
+        (["rotate", "taken", "--expires", "soon"], "12h, 90d, 8w"),
+        (["revoke"], "Name a key, or a person with --holder"),
+        (["revoke", "taken", "--holder", "ada"], "one of the two"),
+        (["revoke", "--holder", "ada"], "'ada' has no key in use. Holders with keys in use: none."),
     ],
 )
 async def test_a_wrong_request_says_what_to_do(arguments: list[str], message: str) -> None:
@@ -75,3 +86,39 @@ async def test_a_server_that_does_not_exist_yet_is_only_warned_about(write_serve
     made = await command("key", "create", "--name", "ci", "--servers", "one, two", "--config", config, "--json")
     assert made.json["servers"] == ["one", "two"]
     assert "no server is called two. Servers: one." in made.err
+
+
+async def test_keys_of_a_person_are_made_replaced_and_revoked_together(tmp_path: Path) -> None:
+    where = ("--database", tmp_path / "catalog.db")
+    made = await command("key", "create", "--name", "laptop", "--holder", "ada@example.com", *where)
+    assert "logins and limits of the other keys" not in made.out
+    made = await command("key", "create", "--name", "phone", "--holder", "ada@example.com", *where)
+    assert "It has the logins and limits of the other keys of ada@example.com: laptop." in made.out
+    rotated = await command("key", "rotate", "laptop", "--overlap", "1h", *where)
+    assert (rotated.code, rotated.err) == (0, "")
+    assert rotated.out.startswith("mcpo_")
+    assert "The old key is valid until" in rotated.out
+    listed = (await command("key", "list", "--json", *where)).json["keys"]
+    assert [(one["name"], one["holder"], one["state"]) for one in listed] == [
+        ("laptop", "ada@example.com", "living"),
+        ("laptop", "ada@example.com", "living"),
+        ("phone", "ada@example.com", "living"),
+    ]
+    assert [one["replaced_at"] is None for one in listed] == [False, True, True]
+    assert "replaced" in (await command("key", "list", *where)).out
+    tried = await command("policy", "test", "anything", "--caller", "phone", *where)
+    assert "There is no caller" not in tried.err
+    gone = await command("key", "revoke", "--holder", "ada@example.com", *where)
+    assert gone.out.startswith("Revoked: laptop, phone.")
+    assert {one["state"] for one in (await command("key", "list", "--json", *where)).json["keys"]} == {"revoked"}
+    refused = await command("key", "rotate", "laptop", *where)
+    assert "was revoked" in refused.err
+    acts = [json.loads(line) for line in (await command("audit", "--json", *where)).out.splitlines()]
+    assert [(act["method"], act["tool"]) for act in acts] == [
+        ("key/create", "laptop of holder:ada@example.com"),
+        ("key/create", "phone of holder:ada@example.com"),
+        ("key/rotate", "laptop of holder:ada@example.com"),
+        ("key/revoke", "laptop of holder:ada@example.com"),
+        ("key/revoke", "phone of holder:ada@example.com"),
+    ]
+    assert rotated.out.splitlines()[0].split("_", 2)[2] not in json.dumps(acts)

@@ -59,6 +59,8 @@ async def gateway(world: LoginWorld, folder: Path, *more: object, **entry: Any) 
     try:
         keys = {name: await made_key(name, Risk.DESTRUCTIVE) for name in ("ada", "bob", "cyd")}
         keys["boss"] = await made_key("boss", role=Role.MANAGE)
+        for name in ("laptop", "phone"):
+            keys[name] = await made_key(name, Risk.DESTRUCTIVE, holder="eve@example.com")
     finally:
         del os.environ["MCP_OPTIMIZER_DATABASE"]
     log = folder / "gateway.log"
@@ -245,6 +247,44 @@ async def test_who_is_logged_out_reaches_nothing_any_more(world: LoginWorld, tmp
             assert "ada-secret" not in await found["ada auto"].call("touch_note")
             assert "login needed" in await found["ada auto"].find("who calls")
             assert "bob-secret" in await found["bob auto"].call("touch_note")
+
+
+async def test_a_login_survives_the_rotation_of_its_key(world: LoginWorld, tmp_path: Path) -> None:
+    async with gateway(world, tmp_path) as made:
+        await log_in(world, made, "ada")
+        rotated = await command("key", "rotate", "ada", "--overlap", "1h", "--json", *made.options)
+        made.keys["new"] = rotated.json["key"]
+        async with seats(made, "ada auto", "new auto") as found:
+            for seat in found.values():
+                assert "ada-secret whoami" in await seat.call("whoami")
+        ended = await command("key", "rotate", "ada", "--overlap", "0", "--json", *made.options)
+        made.keys["newest"] = ended.json["key"]
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
+
+            async def is_refused() -> bool:
+                asked = await http.post(made.address, headers={"Authorization": f"Bearer {made.keys['ada']}"}, json={})
+                return asked.status_code == 401 and "another one has replaced it" in asked.text
+
+            await until(is_refused, "the old keys have ended", 30)
+        async with seats(made, "newest auto") as found:
+            assert "ada-secret whoami" in await found["newest auto"].call("whoami")
+        done = await command("auth", "status", "--caller", "key:ada", "--json", *made.options)
+        assert [(one["caller"], one["state"]) for one in done.json["logins"]] == [("key:ada", "logged in")]
+    assert [key for key in made.keys.values() if key.split("_", 2)[2] in made.log.read_text()] == []
+
+
+async def test_the_keys_of_one_person_share_its_login_and_no_other_key_does(world: LoginWorld, tmp_path: Path) -> None:
+    async with gateway(world, tmp_path) as made:
+        await log_in(world, made, "laptop", user="ada")
+        async with seats(made, "laptop auto", "phone auto", "bob auto") as found:
+            assert "ada-secret whoami" in await found["laptop auto"].call("whoami")
+            assert "ada-secret whoami" in await found["phone auto"].call("whoami")
+            assert "ada-secret" not in await found["bob auto"].call("whoami")
+        done = await command("auth", "status", "--caller", "holder:*", "--json", *made.options)
+        assert [one["caller"] for one in done.json["logins"]] == ["holder:eve@example.com"]
+        audited = (await command("audit", "--json", *made.options)).out.splitlines()
+        callers = {json.loads(line)["caller"] for line in audited}
+        assert {"holder:eve@example.com by key laptop", "holder:eve@example.com by key phone", "key:bob"} <= callers
 
 
 async def test_a_caller_that_may_find_the_tools_first_is_asked_for_its_login_in_the_call(

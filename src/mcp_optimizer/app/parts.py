@@ -415,7 +415,7 @@ async def _taken_in(listings: OwnListings, catalog: LiveCatalog) -> None:
 def _record_login(trail: AuditTrail | None, method: str, server: str, principal: Principal) -> None:
     """A login that only one caller uses names its caller; others are made and ended for the whole gateway."""
     if trail is not None:
-        trail.add(AuditEntry(time.time_ns() // 1_000_000, principal.name, method=method, server=server))
+        trail.add(AuditEntry(time.time_ns() // 1_000_000, principal.name_in_audit, method=method, server=server))
 
 
 def _credentials(settings: Settings, storage: Storage, outgoing: Outgoing) -> Credentials:

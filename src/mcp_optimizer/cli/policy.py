@@ -91,14 +91,16 @@ def _listed_in(text: str) -> list[str]:
 
 
 async def _keys(settings: Settings) -> dict[str, Principal]:
-    """Callers with a key, by name; of several keys with one name, the newest."""
+    """Callers with a key, by name and by the key's name; of several keys, the newest."""
     place = settings.database_place
     if place is None:
         return {}
     from mcp_optimizer.access.callers.known_keys import opened_keys
 
     async with opened_keys(place) as keys:
-        return {key.principal.name: key.principal for key in await keys.all()}
+        found = await keys.all()
+    # A key of a person is found by its own name too; rules know only the person's.
+    return {name: key.principal for key in found for name in (key.principal.name, f"key:{key.name}")}
 
 
 def _name_in_rules(settings: Settings, asked: _Asked, keys: Collection[str]) -> str:

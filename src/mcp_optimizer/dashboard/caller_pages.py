@@ -115,8 +115,8 @@ def _key(key: ApiKey, values: CallersPage) -> tuple[Child, ...]:
     servers = "all" if key.servers is None else listed([named(one, 40) for one in sorted(key.servers)], _MOST_NAMES)
     expires = ago(key.expires_at_ms, values.now_ms)
     cells = (
-        el("strong", named(key.name)),
-        state_mark(state),
+        [el("strong", named(key.name)), el("div", f"of {named(key.holder)}", class_="note") if key.holder else None],
+        [state_mark(state), el("span", " replaced", class_="note") if key.replaced_at_ms is not None else None],
         servers,
         word(key.risk.value),
         word(key.role.value),

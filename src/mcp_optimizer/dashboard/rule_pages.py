@@ -37,12 +37,13 @@ from mcp_optimizer.dashboard.page_parts import (
 )
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
 from mcp_optimizer.domain.decisions import RiskClass, Rule
-from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Risk
+from mcp_optimizer.domain.principal import ANYONE, HOLDER, LOCAL_PRINCIPAL, Principal, Risk
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.resolving import meant
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.credentials import StoredKeys
+    from mcp_optimizer.domain.credentials import ApiKey
 
 PATH = "/rules"
 PAGE_OF_RULES = 200
@@ -192,7 +193,7 @@ def _or_dash(count: int) -> str:
 _MOST_COUNTED = 20_000
 """Tools that are counted. More would push the decisions of real calls out of the cache."""
 
-_KEY_PREFIX = "key:"
+_KEY_PREFIX, _HOLDER_PREFIX = "key:", f"{HOLDER}:"
 
 
 @dataclass(frozen=True)
@@ -232,16 +233,20 @@ class RuleRoutes:
         known = {"": LOCAL_PRINCIPAL, LOCAL_PRINCIPAL.name: LOCAL_PRINCIPAL, ANYONE.name: ANYONE}
         if name in known:
             return known[name]
+        try:
+            key = await self._key(name)
+        except CatalogError:
+            key = None
+        return key.principal if key is not None else imagined(name, None, Risk.DESTRUCTIVE)
+
+    async def _key(self, name: str) -> ApiKey | None:
+        """The valid key that a caller's name means; of a person's keys, the newest."""
+        if not name.startswith((_KEY_PREFIX, _HOLDER_PREFIX)) or (stored := await self._sources.keys()) is None:
+            return None
+        now_ms = time.time_ns() // 1_000_000
         if name.startswith(_KEY_PREFIX):
-            try:
-                stored = await self._sources.keys()
-                now_ms = time.time_ns() // 1_000_000
-                key = None if stored is None else await stored.living_named(name.removeprefix(_KEY_PREFIX), now_ms)
-            except CatalogError:
-                key = None
-            if key is not None:
-                return key.principal
-        return imagined(name, None, Risk.DESTRUCTIVE)
+            return await stored.living_named(name.removeprefix(_KEY_PREFIX), now_ms)
+        return await stored.living_of(name.removeprefix(_HOLDER_PREFIX), now_ms)
 
     def _page(self, asked: RuleQuestion, principal: Principal, wanted: str, visitor: Visitor) -> str:
         sources, snapshot = self._sources, self._sources.snapshot()

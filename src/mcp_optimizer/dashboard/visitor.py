@@ -49,5 +49,5 @@ class ActRecorder:
         """Records an act: `method` names it, such as `key/create`."""
         if self.trail is not None:
             who = visitor.principal
-            entry = AuditEntry(time.time_ns() // 1_000_000, who.name, who.tenant, "dashboard")
+            entry = AuditEntry(time.time_ns() // 1_000_000, who.name_in_audit, who.tenant, "dashboard")
             self.trail.add(entry._replace(method=method, server=server, tool=tool))

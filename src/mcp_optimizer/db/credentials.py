@@ -6,7 +6,7 @@ A sign-in made by one process is valid in all processes on the database, and end
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, and_, case, delete, func, insert, or_, select, update
@@ -17,6 +17,11 @@ from mcp_optimizer.db.transactions import Transactions, milliseconds
 from mcp_optimizer.domain.credentials import ApiKey, SignIn, SignInKind
 from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.principal import Risk, Role
+
+_ENDED_KNOWN_MS = 7 * 86_400_000
+"""How long a key that was replaced is still known, so that its use can be answered with what has become of it."""
+
+_MOST_ENDED = 10_000
 
 
 class KeysMark(NamedTuple):
@@ -41,6 +46,13 @@ class StoredKeys(Transactions):
         """The keys that are valid now, by name."""
         return await self._read(_is_living(now_ms))
 
+    async def known(self, now_ms: int) -> list[ApiKey]:
+        """The keys that are valid now, and the latest of those that were replaced and have ended."""
+        ended = and_(api_key.c.revoked_at_ms.is_(None), api_key.c.replaced_at_ms > now_ms - _ENDED_KNOWN_MS)
+        newest = api_key.c.replaced_at_ms.desc()
+        living = await self.living(now_ms)
+        return [*living, *await self._read(ended, ~_is_living(now_ms), order=(newest,), most=_MOST_ENDED)]
+
     async def all(self) -> list[ApiKey]:
         """Every key, by name; keys of the same name oldest first."""
         return await self._read()
@@ -48,6 +60,13 @@ class StoredKeys(Transactions):
     async def living_named(self, name: str, now_ms: int) -> ApiKey | None:
         """The valid key of a name."""
         return next(iter(await self._read(_is_living(now_ms), api_key.c.name == name)), None)
+
+    async def living_of(self, holder: str, now_ms: int) -> ApiKey | None:
+        """The newest valid key of a person."""
+        found = await self._read(
+            _is_living(now_ms), api_key.c.holder == holder, order=(api_key.c.created_at_ms.desc(),), most=1
+        )
+        return found[0] if found else None
 
     async def latest(self, most: int, now_ms: int) -> list[ApiKey]:
         """At most `most` keys: valid ones, then revoked and expired ones, the newest of each first."""
@@ -68,21 +87,60 @@ class StoredKeys(Transactions):
             await announce(connection, ChangeKind.KEYS)
         return ""
 
-    async def revoke(self, name: str, now_ms: int) -> bool:
-        """Revoke the valid key of a name; returns whether there was one."""
-        ending = update(api_key).where(_is_living(now_ms), api_key.c.name == name).values(revoked_at_ms=now_ms)
+    async def replace(
+        self, name: str, make: Callable[[ApiKey], ApiKey], ends_ms: int, now_ms: int, most: int
+    ) -> tuple[ApiKey | None, str]:
+        """Write what `make` makes of the newest key of a name, and let the keys of this name end then at the latest.
+
+        Returns the new key; or None and why nothing was written: "none" (no such key), "revoked" or "many".
+        """
+        living = and_(_is_living(now_ms), api_key.c.name == name)
+        newest = select(api_key).where(api_key.c.name == name).order_by(api_key.c.created_at_ms.desc(), api_key.c.id)
         async with self._writing(alone=True) as connection:
-            found = (await connection.execute(ending.returning(api_key.c.id))).first()
+            rows = (await connection.execute(newest)).mappings().all()
+            # An expired key can be replaced too: everything of its caller is still there.
+            known = [key for key in map(_key, rows) if key.replaced_at_ms is None]
+            if not known:
+                return None, "revoked" if rows else "none"
+            if known[0].revoked_at_ms is not None:
+                return None, "revoked"
+            count = select(func.count()).select_from(api_key).where(_is_living(now_ms))
+            if (await connection.execute(count)).scalar_one() >= most:
+                return None, "many"
+            ends = case(
+                (or_(api_key.c.expires_at_ms.is_(None), api_key.c.expires_at_ms > ends_ms), ends_ms),
+                else_=api_key.c.expires_at_ms,
+            )
+            is_replaced = or_(living, api_key.c.id == known[0].id)
+            ending = update(api_key).where(is_replaced).values(expires_at_ms=ends, replaced_at_ms=now_ms)
+            await connection.execute(ending)
+            made = make(known[0])
+            await connection.execute(insert(api_key).values(_row(made)))
             await announce(connection, ChangeKind.KEYS)
-        return found is not None
+        return made, ""
+
+    async def revoke(self, name: str, now_ms: int) -> bool:
+        """Revoke the valid keys of a name, several while one replaces another; returns whether there was one."""
+        return bool(await self._revoke(api_key.c.name == name, now_ms))
+
+    async def revoke_holder(self, holder: str, now_ms: int) -> list[str]:
+        """Revoke all valid keys of a person; returns their names."""
+        return sorted(set(await self._revoke(api_key.c.holder == holder, now_ms)))
+
+    async def _revoke(self, which: ColumnElement[bool], now_ms: int) -> list[str]:
+        """Returns the names of those that were valid. Their users are no longer told that there is another key."""
+        living, was_replaced = _is_living(now_ms), api_key.c.replaced_at_ms.is_not(None)
+        ending = update(api_key).where(which, api_key.c.revoked_at_ms.is_(None)).values(revoked_at_ms=now_ms)
+        async with self._writing(alone=True) as connection:
+            found = list((await connection.execute(select(api_key.c.name).where(which, living))).scalars())
+            await connection.execute(ending.where(or_(living, was_replaced)))
+            await announce(connection, ChangeKind.KEYS)
+        return found
 
     async def revoke_id(self, key_id: str, now_ms: int) -> str | None:
         """Revoke a key by its id and return its name; None if no valid key has the id."""
-        ending = update(api_key).where(_is_living(now_ms), api_key.c.id == key_id).values(revoked_at_ms=now_ms)
-        async with self._writing(alone=True) as connection:
-            found = (await connection.execute(ending.returning(api_key.c.name))).first()
-            await announce(connection, ChangeKind.KEYS)
-        return None if found is None else str(found.name)
+        found = await self._revoke(api_key.c.id == key_id, now_ms)
+        return found[0] if found else None
 
     async def write_used(self, used: Mapping[str, int]) -> None:
         """Store when keys were last used, by id."""
@@ -119,13 +177,16 @@ def _row(key: ApiKey) -> dict[str, Any]:
         "calls_per_minute": key.calls_per_minute,
         "created_at_ms": key.created_at_ms,
         "expires_at_ms": key.expires_at_ms,
+        "holder": key.holder or None,
+        "stands_for": key.stands_for or None,
     }
 
 
 def _key(row: Mapping[Any, Any]) -> ApiKey:
     servers = json.loads(row["servers"])
     said = {**row, "servers": None if servers is None else frozenset(servers)}
-    return ApiKey(**{**said, "risk": Risk(row["risk"]), "role": Role(row["role"])})
+    whose = {"holder": row["holder"] or "", "stands_for": row["stands_for"] or ""}
+    return ApiKey(**{**said, **whose, "risk": Risk(row["risk"]), "role": Role(row["role"])})
 
 
 class StoredSignIns(Transactions):

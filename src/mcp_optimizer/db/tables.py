@@ -195,6 +195,9 @@ api_key = Table(
     Column("expires_at_ms", BigInteger),
     Column("used_at_ms", BigInteger),
     Column("revoked_at_ms", BigInteger),
+    Column("holder", Text),
+    Column("stands_for", Text),
+    Column("replaced_at_ms", BigInteger),
 )
 
 # A server as it was when its tools were approved (`state` is `approved`), and as it is now if a change waits for

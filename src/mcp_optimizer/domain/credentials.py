@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-from mcp_optimizer.domain.principal import Principal, Risk, Role
+from mcp_optimizer.domain.principal import HOLDER, Principal, Risk, Role
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,12 @@ class ApiKey:
     """None: never."""
     used_at_ms: int | None = None
     revoked_at_ms: int | None = None
+    holder: str = ""
+    """The person whose keys are one caller; empty: the key is a caller of its own."""
+    stands_for: str = ""
+    """The id of the first key that this one replaces, under which everything of its caller is kept."""
+    replaced_at_ms: int | None = None
+    """When another key was made in its place; it stays valid until it expires."""
 
     def is_living(self, now_ms: int) -> bool:
         return self.state(now_ms) == "living"
@@ -44,8 +50,9 @@ class ApiKey:
     def principal(self) -> Principal:
         """The principal of the key. Always the same object, because every call needs it."""
         return Principal(
-            id=f"key:{self.id}",
-            name=f"key:{self.name}",
+            id=f"{HOLDER}:{self.holder}" if self.holder else f"key:{self.stands_for or self.id}",
+            name=f"{HOLDER}:{self.holder}" if self.holder else f"key:{self.name}",
+            key=self.name if self.holder else "",
             servers=self.servers,
             risk=self.risk,
             profile=self.profile,

@@ -41,12 +41,19 @@ class Role(StrEnum):
         return order.index(self) >= order.index(other)
 
 
+HOLDER = "holder"
+"""What the id and the name of a person with keys begin with. Ids of tokens begin otherwise, and no issuer has this
+name, so a key is never the person that a token speaks for.
+"""
+
+
 @dataclass(frozen=True)
 class Principal:
     """One verified caller, or the one that stands for all unverified callers.
 
     Two callers with different `id`s share nothing. `name` is what rules match and people read; it starts with the
-    source that vouches for it (`key:ci`, `corp:alice`), so no caller can take the name of a caller of another kind.
+    source that vouches for it (`key:ci`, `holder:ada`, `corp:alice`), so no caller can take the name of a caller of
+    another kind.
     """
 
     id: str
@@ -71,8 +78,15 @@ class Principal:
     groups: frozenset[str] = frozenset()
     """The groups and roles that a claim of its token names. Texts of the issuer: never patterns, never callers."""
     is_verified: bool = True
+    key: str = ""
+    """The name of the key with which it came, if it may have several."""
     claims: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What its verified token says, for entries that act with it. Two principals that differ only here are equal."""
+
+    @property
+    def name_in_audit(self) -> str:
+        """Who it is and, if it has several keys, by which one. No holder contains a space."""
+        return f"{self.name} by key {self.key}" if self.key else self.name
 
     @property
     def is_one_of_many(self) -> bool:

@@ -8,14 +8,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.principal import HOLDER, Risk
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Only algorithms with which the key that verifies tokens cannot make them."""
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
-_RESERVED = ("key", "local", "anyone")
+_RESERVED = ("key", HOLDER, "local", "anyone")
 
 
 class TokenIssuer(BaseModel):

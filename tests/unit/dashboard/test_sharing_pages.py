@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcp_optimizer.access.callers.keys import Wanted, make_key
+from mcp_optimizer.access.callers.keys import Wanted, make_key, new_key, rotate_key
 from mcp_optimizer.access.callers.known_keys import opened_keys
 from mcp_optimizer.dashboard.caller_pages import CallersPage, callers_page
 from mcp_optimizer.dashboard.visitor import Visitor
@@ -120,6 +121,25 @@ async def test_a_form_that_makes_no_sense_makes_no_key(place: Path) -> None:
             assert answer.status_code == status, form
             assert_harmless(answer.text)
             assert len(await keys.all()) == len(Role), form
+
+
+async def test_only_the_owner_s_command_makes_a_key_for_a_person(place: Path) -> None:
+    async with gateway(place) as world, world.browser(Role.MANAGE) as client, opened_keys(place) as keys:
+        made = await client.post("/callers/new", data={"name": "mine", "holder": "ada@example.com"})
+        assert made.status_code == 200
+        [key] = [key for key in await keys.all() if key.name == "mine"]
+        assert (key.holder, key.principal.id) == ("", f"key:{key.id}")
+        assert (await client.post("/callers/rotate", data={"name": "mine"})).status_code in (404, 405)
+
+
+async def test_the_page_shows_whose_a_key_is_and_which_was_replaced(place: Path) -> None:
+    async with gateway(place) as world, world.browser(Role.SEE) as client, opened_keys(place) as keys:
+        key, _ = new_key(Wanted("laptop", holder="ada@example.com"), datetime.now(UTC))
+        assert await keys.add(key, 100) == ""
+        await rotate_key(keys, "laptop", timedelta(hours=1))
+        text = Elements((await client.get("/callers")).text).text
+    assert text.count("ada@example.com") == 2
+    assert text.count("living replaced") == 1
 
 
 async def test_a_key_is_revoked_by_its_id_whatever_has_its_name_now(place: Path) -> None:

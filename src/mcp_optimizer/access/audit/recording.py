@@ -142,7 +142,7 @@ class Recording:
         server, tool, definition_hash = self._about
         return AuditEntry(
             round(self._at * 1_000),
-            caller.principal.name,
+            caller.principal.name_in_audit,
             caller.principal.tenant,
             client,
             session,

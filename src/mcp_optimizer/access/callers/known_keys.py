@@ -1,8 +1,8 @@
 """Verifies API keys against the database, which it reads at most a few times a second, however many keys are sent.
 
-All living keys are in memory. Checking for changes is one small query, made ahead of time while keys are in use, so a
-valid key rarely waits for it. Changes by another process take effect within two seconds; if they cannot be read, every
-key is refused.
+All living keys are in memory, and those that were replaced lately. Checking for changes is one small query, made ahead
+of time while keys are in use, so a valid key rarely waits for it. Changes by another process take effect within two
+seconds; if they cannot be read, every key is refused.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ _WARNED = 60.0
 """Seconds between two attempts, and between two warnings, while the database does not answer."""
 
 _NO_GOOD = "The key is unknown, expired or revoked."
+_REPLACED = "This key has ended: another one has replaced it. Use the new key."
 _NO_ANSWER = "Keys cannot be verified: the database does not answer. Try again shortly."
 
 
@@ -56,7 +57,7 @@ class KeyStore(Protocol):
     """The stored keys. `mark` returns a value that changes with them."""
 
     async def mark(self) -> object: ...
-    async def living(self, now_ms: int) -> Sequence[ApiKey]: ...
+    async def known(self, now_ms: int) -> Sequence[ApiKey]: ...
     async def write_used(self, used: Mapping[str, int]) -> None: ...
 
 
@@ -95,16 +96,18 @@ class KnownKeys:
         key_id = id_of(text)
         if key_id is None:
             raise Rejected("This is not a key of this gateway.")
-        key = await self._living(key_id)
+        key = await self._found(key_id)
         if key is None or not is_secret_of(text, key):
             raise Rejected(_NO_GOOD)
+        if not key.is_living(_now_ms()):
+            raise Rejected(_NO_GOOD if key.replaced_at_ms is None else _REPLACED)
         self._note_use(key.id)
         return key.principal
 
     async def holder(self, key_id: str) -> Principal:
         """The holder of a key that was verified before, by its id, if it still lives; raises as `principal` does."""
-        key = await self._living(key_id)
-        if key is None:
+        key = await self._found(key_id)
+        if key is None or not key.is_living(_now_ms()):
             raise Rejected(_NO_GOOD)
         self._note_use(key.id)
         return key.principal
@@ -117,7 +120,8 @@ class KnownKeys:
         await self._looks.close()
         await self._writes.settled()
 
-    async def _living(self, key_id: str) -> ApiKey | None:
+    async def _found(self, key_id: str) -> ApiKey | None:
+        """A key of this id that was living when it was last read, or was replaced lately."""
         age = self._clock() - self._known.at
         if age > (_OLDEST if key_id in self._known.keys else _UNKNOWN):
             await self._look()
@@ -126,8 +130,7 @@ class KnownKeys:
                 await self._look()
         elif age > _FRESH:
             self._begin_look()
-        key = self._known.keys.get(key_id)
-        return key if key is not None and key.is_living(_now_ms()) else None
+        return self._known.keys.get(key_id)
 
     async def _look(self) -> None:
         # Shielded: other callers may wait for the same check.
@@ -159,7 +162,7 @@ class KnownKeys:
         mark = await stored.mark()
         if mark == known.mark:
             return known.keys, mark
-        return {key.id: key for key in await stored.living(_now_ms())}, mark
+        return {key.id: key for key in await stored.known(_now_ms())}, mark
 
     def _failed(self, at: float, error: CatalogError) -> None:
         self._failed_at = at

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.access.callers.keys import Wanted, expiry, id_of, is_secret_of, milliseconds, new_key
+from mcp_optimizer.access.callers.keys import (
+    Wanted,
+    expiry,
+    id_of,
+    is_secret_of,
+    milliseconds,
+    new_key,
+    overlap_of,
+    replacement,
+)
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.errors import ConfigurationError
 
@@ -85,8 +94,61 @@ def test_an_end_that_makes_no_sense_is_refused_with_its_reason(text: str) -> Non
         Wanted("ci", servers=[]),
         Wanted("ci", profile="huge"),
         Wanted("ci", calls_per_minute=-1),
+        Wanted("ci", holder="a" * 10_000),
+        Wanted("ci", holder="ada lovelace"),
+        Wanted("ci", holder="ada\n"),
+        Wanted("ci", holder="ada\x1b[31m"),
+        Wanted("ci", holder="ada\u200b"),
+        Wanted("ci", holder="ada\u3000"),
     ],
 )
 def test_a_key_that_cannot_be_is_refused_before_it_is_made(wanted: Wanted) -> None:
     with pytest.raises(ConfigurationError):
         new_key(wanted, NOW)
+
+
+def test_all_keys_of_a_person_are_one_caller() -> None:
+    laptop, phone = (new_key(Wanted(name, holder="ada@example.com"), NOW)[0].principal for name in ("laptop", "phone"))
+    assert laptop.id == phone.id == laptop.name == phone.name == "holder:ada@example.com"
+    assert [laptop.name_in_audit, phone.name_in_audit] == [
+        "holder:ada@example.com by key laptop",
+        "holder:ada@example.com by key phone",
+    ]
+
+
+def test_a_key_is_never_the_person_of_a_token_or_of_another_key() -> None:
+    plain = new_key(Wanted("ci"), NOW)[0]
+    for holder in ("corp:ada", "token:https://login.example 1", plain.principal.id, "local", "anyone", "dashboard"):
+        made = new_key(Wanted("x", holder=holder.replace(" ", "")), NOW)[0].principal
+        assert made.id.startswith("holder:")
+        assert made.name.startswith("holder:")
+
+
+def test_what_replaces_a_key_is_the_same_caller_with_the_same_rights_and_another_secret() -> None:
+    old, _ = new_key(Wanted("ci", ["a"], Risk.WRITE, calls_per_minute=7, expires="12h"), NOW)
+    later = NOW + timedelta(hours=5)
+    first, text = replacement(old, None, later)
+    assert first.principal == old.principal
+    assert (first.servers, first.risk, first.calls_per_minute) == (old.servers, old.risk, 7)
+    assert first.id != old.id
+    assert is_secret_of(text, first)
+    assert first.expires_at_ms == milliseconds(later + timedelta(hours=12))
+    second, _ = replacement(first, "never", later)
+    assert second.principal == old.principal
+    assert second.expires_at_ms is None
+
+
+@pytest.mark.parametrize(
+    ("text", "lasts"),
+    [("0", timedelta()), ("0h", timedelta()), ("30m", timedelta(minutes=30)), ("90d", timedelta(days=90))],
+)
+def test_two_keys_overlap_as_long_as_they_are_told_to(text: str, lasts: timedelta) -> None:
+    assert overlap_of(text) == lasts
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1h", "1", "soon", "91d", "999999w", "1.5h", "1h\n", "never", "٣h", "2027-01-31"]
+)
+def test_an_overlap_that_makes_no_sense_is_refused_with_its_reason(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--overlap"):
+        overlap_of(text)

@@ -8,12 +8,12 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.access.callers.keys import Wanted, new_key
+from mcp_optimizer.access.callers.keys import Wanted, new_key, rotate_key
 from mcp_optimizer.access.callers.known_keys import KeyStore, KnownKeys, opened_keys
 from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected
 from mcp_optimizer.db.credentials import KeysMark, StoredKeys
@@ -42,9 +42,9 @@ class Counted:
         await self.goes_on.wait()
         return mark
 
-    async def living(self, now_ms: int) -> list[ApiKey]:
+    async def known(self, now_ms: int) -> list[ApiKey]:
         self.reads += 1
-        return await self._stored.living(now_ms)
+        return await self._stored.known(now_ms)
 
     async def write_used(self, used: Mapping[str, int]) -> None:
         self.used.append(used)
@@ -214,3 +214,28 @@ async def test_while_the_database_fails_nobody_is_let_in_and_nobody_is_called_un
         here.counted.fails = False
         here.now += 1
         assert await here.known.principal(text)
+
+
+async def test_a_replaced_key_works_in_the_overlap_and_then_says_that_there_is_another(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        key, old = await here.made()
+        before = await here.known.principal(old)
+        _, new = await rotate_key(here.stored, "ci", timedelta(hours=1))
+        here.known.changed()
+        assert await here.known.principal(old) == await here.known.principal(new) == before
+        _, newest = await rotate_key(here.stored, "ci", timedelta())
+        here.known.changed()
+        assert await here.known.principal(newest) == before
+        for text in (old, new):
+            with pytest.raises(Rejected, match="another one has replaced it"):
+                await here.known.principal(text)
+        # Only the holder of the old key is told that there is a new one.
+        with pytest.raises(Rejected, match="unknown, expired or revoked"):
+            await here.known.principal(f"mcpo_{key.id}_{'a' * 43}")
+        with pytest.raises(Rejected):
+            await here.known.holder(key.id)
+        await here.stored.revoke("ci", time.time_ns() // 1_000_000)
+        here.known.changed()
+        for text in (old, new, newest):
+            with pytest.raises(Rejected, match="unknown, expired or revoked"):
+                await here.known.principal(text)
