@@ -58,7 +58,7 @@ NO_APP = AppTool()
 
 def app_tool(meta: Any) -> AppTool | None:
     """What a definition's `_meta` declares for hosts that show pages; None if nothing."""
-    if not isinstance(meta, dict):
+    if not isinstance(meta, dict) or ("ui" not in meta and _OLD_KEY not in meta):
         return None
     declared = meta.get("ui")
     declared = declared if isinstance(declared, dict) else _NOTHING

@@ -65,7 +65,7 @@ from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConvers
 from mcp_optimizer.gateway.result_arguments import refers_to_results, with_results
 from mcp_optimizer.gateway.skills import Skills
 from mcp_optimizer.gateway.starting_servers import StartingServers, is_coming
-from mcp_optimizer.gateway.tasks import TaskBook, TreatedLater
+from mcp_optimizer.gateway.tasks import UNCHANGED, TaskBook, TreatedLater
 from mcp_optimizer.largejson.compact_json import written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.calls import Call
@@ -322,7 +322,7 @@ class Gateway:
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
             if self.built_in.has(server):
                 return record.result(await self.built_in.call(server, name, arguments or {}, caller))
-            result = await self._called(tool, params, caller, TreatedLater(is_unchanged=True))
+            result = await self._called(tool, params, caller, UNCHANGED)
             result = self.pages.in_result(tool, result, adds=False)
             schema = tool.record.details.input_schema
             call = Call(server, name, arguments=arguments or {}, is_whole=True, input_schema=schema)

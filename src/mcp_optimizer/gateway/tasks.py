@@ -57,6 +57,9 @@ class TreatedLater:
     is_unchanged: bool = False
 
 
+UNCHANGED = TreatedLater(is_unchanged=True)
+
+
 class TaskBook:
     """The tasks that clients ask for."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
@@ -51,7 +51,7 @@ from mcp_optimizer.serving.extensions.announcing import GREETINGS, Extensions
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.messages import CALL
 from mcp_optimizer.serving.own_tools import OwnTool, OwnTools
-from mcp_optimizer.serving.relay.connected import Context, client_name, is_http
+from mcp_optimizer.serving.relay.connected import Context, Middleware, client_name, is_http
 from mcp_optimizer.serving.relay.listings import page
 from mcp_optimizer.serving.relay.server import REGISTERED, Relay
 from mcp_optimizer.serving.relay.wire import as_mcp_error, as_tool_result, for_era
@@ -132,16 +132,30 @@ def build_server(
         server.add_request_handler(method, params, _never)
     own = OwnTools(gateway, gate.limits, options.detail, scripts).by_name(split_calls=options.split_calls is not False)
     answers = _Answers(gateway, server, options, refresher, relay, accounts, own, signposts)
-    # The SDK's own middlewares create spans.
-    server.middleware[:] = [WhenTraced(middleware) for middleware in server.middleware]
     known = extensions or Extensions((), dict, _nothing, relay.clients.caller)
-    server.middleware += [
-        gate.check,
-        known.middleware(answers.server_info),
-        relay.middleware(answers.server_info),
-        answers,
+    server.middleware[:] = [
+        _InOrder(
+            # The SDK's own middlewares create spans.
+            *map(WhenTraced, server.middleware),
+            gate.check,
+            known.middleware(answers.server_info),
+            relay.middleware(answers.server_info),
+            answers,
+        )
     ]
     return server
+
+
+class _InOrder:
+    """Several middlewares as one, because the SDK puts a function of its own around each, for every message."""
+
+    def __init__(self, *outermost_first: Middleware) -> None:
+        self.innermost_first = outermost_first[::-1]
+
+    def __call__(self, ctx: Context, call_next: CallNext) -> Coroutine[Any, Any, HandlerResult]:
+        for middleware in self.innermost_first:
+            call_next = partial(middleware, call_next=call_next)
+        return cast("Coroutine[Any, Any, HandlerResult]", call_next(ctx))
 
 
 def _nothing(_caller: Caller, _server: str) -> bool:
@@ -178,7 +192,7 @@ class _Answers:
         # Computed once: the SDK copies it each time, and it never changes.
         self.server_info = lru_cache(lambda: server.server_info_stamp)
 
-    def __call__(self, ctx: Context, call_next: CallNext) -> Coroutine[Any, Any, HandlerResult]:
+    def __call__(self, ctx: Context, call_next: CallNext) -> Awaitable[HandlerResult]:
         return self._call(ctx) if ctx.method == CALL else self._other(ctx, call_next)
 
     async def _other(self, ctx: Context, call_next: CallNext) -> HandlerResult:

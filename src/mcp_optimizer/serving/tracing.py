@@ -7,9 +7,9 @@ them without any text that may quote arguments or results.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp_types import RequestId
@@ -47,10 +47,9 @@ class WhenTraced:
     def __init__(self, middleware: ServerMiddleware[Any]) -> None:
         self._middleware = middleware
 
-    def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Coroutine[Any, Any, HandlerResult]:
+    def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Awaitable[HandlerResult]:
         # Not a coroutine of its own: most calls only pass here.
-        answer = self._middleware(ctx, call_next) if is_traced() else call_next(ctx)
-        return cast("Coroutine[Any, Any, HandlerResult]", answer)
+        return self._middleware(ctx, call_next) if is_traced() else call_next(ctx)
 
 
 @contextmanager

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mcp_optimizer.errors import ServerBusy
 
 _SMOOTHING = 0.1
 
+_KEPT = 16
+"""Callers that are kept without a call, because most will call again."""
 
-@dataclass(frozen=True)
-class CallPlace:
+
+class CallPlace(NamedTuple):
     """A place at a server, taken by a call."""
 
     caller: str
@@ -48,7 +50,7 @@ class Admission:
         self._most_under_way = most_under_way
         self._most_waiting = most_waiting
         self._shares: OrderedDict[str, _Share] = OrderedDict()
-        """The callers that hold or wait for a place, in the order in which they get the next one."""
+        """The callers that hold or wait for a place, in the order in which they get the next one, and some that did."""
         self._under_way = 0
         self._waiting = 0
         self._usual_seconds = 0.1
@@ -143,6 +145,8 @@ class Admission:
                 return
 
     def _forget_unused(self, caller: str) -> None:
+        if len(self._shares) <= _KEPT:
+            return
         share = self._shares.get(caller)
         if share is not None and not share.under_way and not share.waiting:
             del self._shares[caller]

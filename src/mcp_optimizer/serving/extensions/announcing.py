@@ -8,12 +8,12 @@ MCP server, in front of the relay.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
+from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import HEADER_MISMATCH
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -22,7 +22,7 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.extensions import WHILE_STARTING, extension_of, needed
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.serving.relay.connected import Context, is_http
+from mcp_optimizer.serving.relay.connected import Context, Middleware, is_http
 from mcp_optimizer.serving.relay.wire import as_mcp_error, for_era
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -76,13 +76,13 @@ class Extensions:
         self._caller_of = caller_of
         self._methods = {method: (one, answer) for one in self._every for method, answer in one.methods.items()}
 
-    def middleware(self, server_info: Callable[[], Mapping[str, Any]]) -> ServerMiddleware[Any]:
+    def middleware(self, server_info: Callable[[], Mapping[str, Any]]) -> Middleware:
         """The middleware for the MCP server that identifies itself as `server_info`."""
         return partial(self._handle, server_info)
 
     def _handle(
         self, server_info: Callable[[], Mapping[str, Any]], ctx: Context, call_next: CallNext
-    ) -> Coroutine[Any, Any, HandlerResult]:
+    ) -> Awaitable[HandlerResult]:
         # Not a coroutine of its own: calls of tools only pass here.
         if (known := self._methods.get(ctx.method)) is not None:
             extension, answer = known
@@ -92,7 +92,7 @@ class Extensions:
             return self._listen(ctx, call_next)
         elif ctx.method in GREETINGS:
             return self._greet(ctx, call_next)
-        return cast("Coroutine[Any, Any, HandlerResult]", call_next(ctx))
+        return call_next(ctx)
 
     async def _greet(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         result = await call_next(ctx)

@@ -14,12 +14,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import anyio
 import mcp_types as types
 from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.dispatcher import CallOptions
@@ -43,6 +43,13 @@ from mcp_optimizer.upstream.questions import refusal
 from mcp_optimizer.upstream.request_errors import RpcError
 
 Context = ServerRequestContext[Any, Any]
+
+
+class Middleware(Protocol):
+    """Answers a request, or passes it on, without a coroutine of its own where it only passes on."""
+
+    def __call__(self, ctx: Context, call_next: CallNext) -> Awaitable[HandlerResult]: ...
+
 
 PRINCIPAL_KEY = "mcp_optimizer.principal"
 """The scope key under which an HTTP request carries its verified caller."""

@@ -10,10 +10,10 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
+from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CLIENT_REQUESTS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -30,7 +30,7 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.relay.changes import Changes, Subscriptions, Watches
-from mcp_optimizer.serving.relay.connected import Client, Clients, Context
+from mcp_optimizer.serving.relay.connected import Client, Clients, Context, Middleware
 from mcp_optimizer.serving.relay.directories import Directories, FollowedDirectory
 from mcp_optimizer.serving.relay.directory import Allowed, Directory
 from mcp_optimizer.serving.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind, page
@@ -197,13 +197,13 @@ class Relay:
         """The directory with what exists for the client of a request."""
         return self._directories.of(self.clients.caller(ctx).principal)
 
-    def middleware(self, server_info: Callable[[], dict[str, Any]]) -> ServerMiddleware[Any]:
+    def middleware(self, server_info: Callable[[], dict[str, Any]]) -> Middleware:
         """The middleware for the MCP server that identifies itself as `server_info`."""
         return partial(self._handle, server_info)
 
     def _handle(
         self, server_info: Callable[[], dict[str, Any]], ctx: Context, call_next: CallNext
-    ) -> Coroutine[Any, Any, HandlerResult]:
+    ) -> Awaitable[HandlerResult]:
         # Not a coroutine of its own: calls of tools only pass here.
         handler = self._handlers.get(ctx.method)
         if handler is not None and (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS:
@@ -214,7 +214,7 @@ class Relay:
             return self._roots_changed(ctx, call_next)
         if ctx.method != "initialize":
             self._client_connected(ctx)
-        return cast("Coroutine[Any, Any, HandlerResult]", call_next(ctx))
+        return call_next(ctx)
 
     async def _answer(
         self, server_info: Callable[[], dict[str, Any]], ctx: Context, handler: Handler

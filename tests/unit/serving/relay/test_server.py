@@ -391,7 +391,7 @@ async def test_a_call_without_a_name_or_with_arguments_that_are_no_object_is_a_p
         request_id=1,
     )
     with pytest.raises(MCPError, match="tools/call needs a name and, if any, an object of arguments") as raised:
-        await server.middleware[-1](context, never)
+        await cast(Any, server.middleware[-1]).innermost_first[0](context, never)
     assert raised.value.code == types.INVALID_PARAMS
 
 
