@@ -65,7 +65,14 @@ class CodeGrant(AuthorizationCodeGrant):
         challenge = sent["code_challenge"], sent["code_challenge_method"]
         client_id, redirect_uri = request.client.get_client_id(), sent.get("redirect_uri", "")
         self.server.records.codes[code] = Code(
-            code, client_id, redirect_uri, request.scope, audience, *challenge, user=str(request.user)
+            code,
+            client_id,
+            redirect_uri,
+            request.scope,
+            audience,
+            *challenge,
+            user=str(request.user),
+            nonce=sent.get("nonce", ""),
         )
         self.server.records.counts["authorizations"] += 1
 
@@ -74,7 +81,8 @@ class CodeGrant(AuthorizationCodeGrant):
         return found if found and found.client_id == client.get_client_id() else None
 
     def delete_authorization_code(self, authorization_code: Code) -> None:
-        del self.server.records.codes[authorization_code.code]
+        if not self.server.switches.codes_last:
+            del self.server.records.codes[authorization_code.code]
 
     def authenticate_user(self, authorization_code: Code) -> str:
         return authorization_code.user
@@ -215,9 +223,13 @@ class AssertionGrant(ForPerson):
 
 
 def target(request: OAuth2Request, given: Code | Token | None = None, redirect_uri: str | None = None) -> str:
-    """The `resource` of a request, which must be that of the code or token it presents (RFC 8707)."""
+    """The `resource` of a request, which must be that of the code or token it presents (RFC 8707). A sign-in at the
+    client itself has none.
+    """
     sent = request.payload.data if request.payload else {}
     resource = str(sent.get("resource") or sent.get("audience") or "")
+    if not resource and "openid" in str(given.scope if given else sent.get("scope", "")).split():
+        return ""
     if not resource or (given and given.audience != resource):
         raise InvalidTarget("resource is missing or another one", redirect_uri=redirect_uri)
     return resource

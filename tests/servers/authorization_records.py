@@ -11,8 +11,11 @@ from authlib.oauth2.rfc6749 import AuthorizationCodeMixin, ClientMixin, TokenMix
 
 USER = "ada"
 SCOPES = ["mcp:read", "mcp:write"]
+OPENID = ["openid", "profile", "email"]
+"""Scopes of sign-ins at a client of the server itself (OpenID Connect), which name no resource."""
 COUNTS = (
     "authorizations",  # codes given
+    "code_requests",  # all that arrived, whatever became of them
     "codes_exchanged",
     "refresh_requests",  # all that arrived, whatever became of them
     "refreshes",  # those that gave a token
@@ -47,6 +50,16 @@ class Switches:
     """Seconds before a refresh is looked at."""
     fail_exchange: int = 0
     """The HTTP status of every exchange."""
+    fail_code: int = 0
+    """The HTTP status of every code."""
+    delay_code: float = 0
+    """Seconds before a code is looked at."""
+    codes_last: bool = False
+    """A code is good for any number of tokens."""
+    id_claims: dict[str, Any] = field(default_factory=dict)
+    """What ID tokens say besides, or instead of what is right; None leaves a claim out."""
+    id_token: str = ""
+    """The ID token, instead of one of ours."""
     delay_exchange: float = 0
     """Seconds before an exchange is looked at."""
     exchange_once: bool = False
@@ -102,6 +115,7 @@ class Code(AuthorizationCodeMixin):
     code_challenge: str
     code_challenge_method: str
     user: str
+    nonce: str = ""
 
     def get_redirect_uri(self) -> str:
         return self.redirect_uri

@@ -49,13 +49,13 @@ from tests.servers.authorization_grants import (
     Revocation,
     target,
 )
-from tests.servers.authorization_records import SCOPES, USER, Login, Records, Switches, Token
+from tests.servers.authorization_records import OPENID, SCOPES, USER, Login, Records, Switches, Token
 from tests.servers.signed_tokens import Signer
 
 METHODS = "none,client_secret_basic,client_secret_post,private_key_jwt"
 COUNTED = {"authorization_code": "codes_exchanged", "refresh_token": "refreshes", "client_credentials": "own_tokens"}
 COUNTED |= {EXCHANGE: "exchanges", BEARER: "asserted"}
-DELAYED = {"refresh_token": "refresh", EXCHANGE: "exchange"}
+DELAYED = {"authorization_code": "code", "refresh_token": "refresh", EXCHANGE: "exchange"}
 SENT_SECRETS = ("code_verifier", "client_assertion", "subject_token", "assertion")
 PAGE = "<!doctype html><title>Allow?</title><form method=post><button>Allow</button></form>"
 
@@ -96,7 +96,7 @@ class LoginServer(AuthorizationServer):
     """Authlib's authorization server on Starlette's requests, with records in memory."""
 
     def __init__(self, issuer: str, options: argparse.Namespace) -> None:
-        super().__init__(scopes_supported=SCOPES)
+        super().__init__(scopes_supported=[*SCOPES, *OPENID])
         self.issuer, self.options = issuer, options
         self.records, self.switches, self.signer = Records(), Switches(), Signer(issuer)
         self.metadata = metadata(issuer, options)
@@ -134,11 +134,16 @@ class LoginServer(AuthorizationServer):
         login = request.refresh_token.login if request.refresh_token else Login(str(request.user or USER))
         expires_at = time.time() + self.options.seconds
         is_exchange = request.payload.grant_type == EXCHANGE
-        audience = (is_exchange and self.switches.exchange_audience) or target(request)
+        code = getattr(request, "authorization_code", None)
+        audience = (is_exchange and self.switches.exchange_audience) or target(request, code)
         saved = Token(request.client.get_client_id(), token["scope"], audience, expires_at, login)
         if self.options.signed:
             token["access_token"] = self.signer.access_token(saved, login.user)
             self.records.secrets.append(token["access_token"])
+        if code is not None and "openid" in code.scope.split():
+            said = {"aud": code.client_id, "sub": login.user, "nonce": code.nonce, **self.switches.id_claims}
+            token["id_token"] = self.switches.id_token or self.signer.id_token(**said)
+            self.records.secrets.append(token["id_token"])
         self.records.access_tokens[token["access_token"]] = saved
         if "refresh_token" in token:
             self.records.refresh_tokens[token["refresh_token"]] = replace(saved)

@@ -59,6 +59,7 @@ def build_dashboard(
         *trials.routes(),
         *_servers(parts, guard, changes, reloading).routes(),
         *SignInForms(guard).routes(),
+        *_company_sign_ins(parts, guard),
         *SettingsRoute(parts.settings, __version__, guard).routes(),
         *_login_pages(parts, guard).routes(),
         *_sharing(parts, guard),
@@ -88,6 +89,15 @@ def own_host(parts: Parts, host: str) -> SignInHost | None:
     """The host name reserved for sign-ins, if any program may listen on this host and no name was configured."""
     is_wanted = is_loopback(host) and not parts.settings.public_url
     return SignInHost(parts.storage.signatures, parts.local_names) if is_wanted else None
+
+
+def _company_sign_ins(parts: Parts, guard: Guard) -> list[Route]:
+    """The addresses for signing in with a token issuer, where the settings name one for that."""
+    if (sign_ins := parts.credentials.sign_ins) is None:
+        return []
+    from mcp_optimizer.dashboard.company_sign_ins import CompanySignInRoutes
+
+    return CompanySignInRoutes(guard, sign_ins, parts.trail).routes()
 
 
 def _changes(parts: Parts, reloading: Reloading | None) -> FileChanges | None:

@@ -76,12 +76,15 @@ def token_issuers(settings: Settings, environment: Mapping[str, str]) -> list[To
 
 
 def _with_secret(issuer: TokenIssuer, environment: Mapping[str, str]) -> TokenIssuer:
-    where = f"client_secret of the token issuer {issuer.name}"
+    where, login = f"client_secret of the token issuer {issuer.name}", issuer.dashboard_login
     try:
         secret = expanded(issuer.client_secret, where, Variables(environment))
+        if login is not None:
+            of_login = expanded(login.client_secret, f"dashboard_login.{where}", Variables(environment))
+            login = login.model_copy(update={"client_secret": of_login})
     except UnusableEntry as error:
         raise ConfigurationError(f"{error}.") from None
-    return issuer.model_copy(update={"client_secret": secret})
+    return issuer.model_copy(update={"client_secret": secret, "dashboard_login": login})
 
 
 def is_open(settings: Settings, *, is_loopback: bool) -> bool:

@@ -98,6 +98,8 @@ from mcp_optimizer.upstream.reporting import ServerNews
 from mcp_optimizer.upstream.state import PoolOptions
 
 if TYPE_CHECKING:
+    from mcp_optimizer.access.callers.company_sign_in import CompanySignIns
+    from mcp_optimizer.domain.token_issuers import TokenIssuer
     from mcp_optimizer.identity.vault import Vault
     from mcp_optimizer.scripts.runner import ScriptRunner
     from mcp_optimizer.scripts.stored import StoredScripts
@@ -433,7 +435,17 @@ def _credentials(settings: Settings, storage: Storage, outgoing: Outgoing) -> Cr
         one.issuer: Introspection(one, web) if one.introspection_url else SignedTokens(one, KeySet(one, web))
         for one in issuers
     }
-    return Credentials(keys, issuers, verifiers, web.close)
+    return Credentials(keys, issuers, verifiers, web.close, _company_sign_ins(issuers, web))
+
+
+def _company_sign_ins(issuers: Sequence[TokenIssuer], web: Web) -> CompanySignIns | None:
+    """The issuers at which people sign in to the dashboard."""
+    at = [(one, one.dashboard_login) for one in issuers if one.dashboard_login is not None]
+    if not at:
+        return None
+    from mcp_optimizer.access.callers.company_sign_in import CompanySignIn, CompanySignIns
+
+    return CompanySignIns({one.issuer: CompanySignIn(one, login, web) for one, login in at})
 
 
 def _kept_logins(settings: Settings, storage: Storage) -> SecretRows | None:

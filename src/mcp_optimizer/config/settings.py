@@ -391,6 +391,16 @@ class Settings(ReloadSettings, SharingSettings, ProcessSettings, GeneralSettings
         if self.origin.is_of_folder:
             refuse_untrusted(path, content)
 
+    @model_validator(mode="after")
+    def _sign_ins_can_return(self) -> Self:
+        wanting = [issuer.name for issuer in self.token_issuers if issuer.dashboard_login is not None]
+        if wanting and not self.public_url:
+            raise ValueError(
+                f"the dashboard_login of the token issuer {wanting[0]!r} needs public_url: browsers return from the "
+                "issuer to that address, at /login/done"
+            )
+        return self
+
     @property
     def audit_path(self) -> Path | None:
         """The audit file. Without a database there is none, unless the user names one."""

@@ -16,13 +16,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from mcp_optimizer.dashboard.html import Child, el
-from mcp_optimizer.dashboard.page_parts import frame, message_page
+from mcp_optimizer.dashboard.page_parts import frame, message_page, named
 from mcp_optimizer.dashboard.reception import NotAdmitted, Reception, no_role
 from mcp_optimizer.dashboard.visitor import VISITOR_KEY, Visitor
 from mcp_optimizer.domain.principal import Role
 
 
-def sign_in_page(problem: str = "", *, takes_a_key: bool = True) -> str:
+def sign_in_page(problem: str = "", *, takes_a_key: bool = True, companies: Mapping[str, str] | None = None) -> str:
+    """`companies`: what people call the issuers at which they can sign in, by name."""
     own = [
         "On the machine of the gateway, ",
         el("code", "mcp-optimizer dashboard"),
@@ -37,18 +38,34 @@ def sign_in_page(problem: str = "", *, takes_a_key: bool = True) -> str:
     ]
     told = el("p", problem, class_="bad", role="alert") if problem else None
     lead: list[Child] = [el("p", own, class_="lead"), el("p", with_key, class_="lead") if takes_a_key else None]
-    return frame("Sign in", el("h1", "Sign in"), told, lead, _sign_in_form() if takes_a_key else None, is_closed=True)
+    with_company = [
+        el("a", f"Sign in with {named(title)}", href=f"{WITH_COMPANY}/{name}", class_="button main")
+        for name, title in (companies or {}).items()
+    ]
+    return frame(
+        "Sign in",
+        el("h1", "Sign in"),
+        told,
+        el("p", with_company, class_="actions") if with_company else None,
+        lead,
+        _sign_in_form(is_main=not with_company) if takes_a_key else None,
+        is_closed=True,
+    )
 
 
-def _sign_in_form() -> Child:
+def _sign_in_form(*, is_main: bool) -> Child:
     return el(
         "form",
         el("label", "Key or token", for_="token"),
         el("input", id="token", name="token", type="password", autocomplete="current-password", required=True,
            maxlength="1000"),
-        el("button", "Sign in", type="submit", class_="main"),
+        el("button", "Sign in", type="submit", class_="main" if is_main else None),
         action="/login", method="post", class_="filter",
     )  # fmt: skip
+
+
+WITH_COMPANY = "/login/with"
+"""Where a sign-in with a token issuer begins, before its name."""
 
 
 def led_page(address: str) -> str:
@@ -119,7 +136,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_OWN_PAGES = ("same-origin", "none")
+OWN_SITE = ("same-origin", "none")
 """Accepted values of Sec-Fetch-Site: the request comes from one of our pages, or from no page at all."""
 
 OWN_PAGE = "/mine"
@@ -186,6 +203,10 @@ class Guard:
 
         return answer
 
+    def sign_in_page(self, problem: str = "") -> str:
+        """The page with all ways to sign in here."""
+        return sign_in_page(problem, takes_a_key=self.reception.takes_a_key, companies=self.reception.companies)
+
     async def still_admits(self, request: Request) -> bool:
         """Whether a visitor who was admitted before, and still reads, would be admitted again."""
         try:
@@ -200,8 +221,7 @@ class Guard:
             self._note_wrong()
             await asyncio.sleep(_WRONG_PAUSE)
         if refused.status == 401 and for_people:
-            page = sign_in_page(refused.told, takes_a_key=self.reception.takes_a_key)
-            return HTMLResponse(page, status_code=401)
+            return HTMLResponse(self.sign_in_page(refused.told), status_code=401)
         headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
         if refused.status in _RETRY_AFTER:
             headers["Retry-After"] = str(_RETRY_AFTER[refused.status])
@@ -263,7 +283,7 @@ def _is_from_own_page(request: Request) -> bool:
         return False
     if "origin" in given and given["origin"].partition("://")[2] != given.get("host", ""):
         return False
-    return given.get("sec-fetch-site", "same-origin" if "origin" in given else "") in _OWN_PAGES
+    return given.get("sec-fetch-site", "same-origin" if "origin" in given else "") in OWN_SITE
 
 
 def _another_site() -> Response:

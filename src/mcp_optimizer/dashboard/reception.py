@@ -12,10 +12,11 @@ from __future__ import annotations
 import hmac
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
@@ -24,12 +25,16 @@ from mcp_optimizer.access.callers.keys import PREFIX, id_of
 from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected
 from mcp_optimizer.access.callers.verification import Credentials
 from mcp_optimizer.dashboard.sign_in_host import SignInHost, is_shared, port_of
-from mcp_optimizer.dashboard.sign_ins import SignIns
+from mcp_optimizer.dashboard.sign_ins import LASTS, SignIns
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.domain.credentials import SignInKind
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Role
 from mcp_optimizer.errors import CatalogError, ConfigurationError
+
+if TYPE_CHECKING:
+    # Not at run time: it is loaded only where people sign in at an issuer.
+    from mcp_optimizer.access.callers.company_sign_in import Person
 
 _MOST_GUESSES = 10
 _GUESS_WINDOW = 60.0
@@ -65,8 +70,10 @@ TOKEN_HOLDER = Principal("dashboard", "dashboard", role=Role.MANAGE)
 _NAME = "mcp-optimizer"
 _BEARER = b"bearer "
 _UNREADABLE = "The key or token is unknown, expired or revoked."
+_LAPSED = "Your sign-in is no longer valid: {} Sign in again."
 _ENDED = "Your key was revoked or has expired. Sign in with another one."
 _USED = "This link was used before, or is too old. Run `mcp-optimizer dashboard` again."
+_USED_ANSWER = "This answer was used before. Sign in again."
 _LOCKED = "Too many wrong tokens came from this address. Wait a minute; `mcp-optimizer dashboard` still opens the page."
 
 
@@ -127,6 +134,16 @@ class Reception:
         return bool(self._entrance.token) or self._credentials.takes_keys
 
     @property
+    def companies(self) -> Mapping[str, str]:
+        """What people call the issuers at which they can sign in, by name."""
+        return self._credentials.sign_ins.titles if self._credentials.sign_ins is not None else {}
+
+    @property
+    def public_url(self) -> str:
+        """The address at which browsers reach the gateway; empty if it is not configured."""
+        return self._entrance.public_url
+
+    @property
     def has_own_page(self) -> bool:
         """Whether a caller without a role may sign in, to its own page."""
         return self._entrance.has_own_page()
@@ -169,6 +186,15 @@ class Reception:
             raise NotAdmitted(403, no_role(principal, Role.SEE))
         key, ins = id_of(text) or "", self._sign_ins
         return await self._kept(request, partial(ins.with_key, key), partial(ins.ticket_with_key, key))
+
+    async def sign_in_person(self, person: Person) -> str:
+        """Signs in a person whom an issuer names; returns the secret that the browser keeps, or raises NotAdmitted."""
+        with _without_database():
+            if not await self._sign_ins.use_once(person.answer, LASTS):
+                raise NotAdmitted(401, _USED_ANSWER)
+            if not person.principal.role.covers(Role.SEE) and not self.has_own_page:
+                raise NotAdmitted(403, _no_rights(person.principal))
+            return await self._sign_ins.with_person(person.text, person.lasts)
 
     async def sign_out(self, request: Request) -> None:
         """Ends the sign-in of this browser."""
@@ -223,6 +249,12 @@ class Reception:
             found = await self._sign_ins.find(kept, self._entrance.token) if kept else None
         if found is None:
             raise NotAdmitted(401)
+        if found.kind is SignInKind.PERSON:
+            try:
+                return self._credentials.person(found.bound_to)
+            except Rejected as rejected:
+                await self.sign_out(request)
+                raise NotAdmitted(401, _LAPSED.format(rejected)) from None
         if found.kind is not SignInKind.KEY:
             return LOCAL_PRINCIPAL if found.kind is SignInKind.OWNER else TOKEN_HOLDER
         try:
@@ -250,8 +282,20 @@ class Reception:
         return refused
 
 
+def _no_rights(principal: Principal) -> str:
+    return (
+        f"You are {principal.name}, and have no rights on this dashboard. Ask the people who run this gateway for the "
+        "role see or manage, which your company's provider names."
+    )
+
+
 def no_role(principal: Principal, needed: Role) -> str:
     """Why the role of a known principal is not sufficient, and what would help."""
+    if principal.scopes is not None:
+        return (
+            f"This needs the role {needed}, and {principal.name} has the role {principal.role}: its provider says so "
+            "with the claim that the settings name as role_claim."
+        )
     return (
         f"This needs a key with the role {needed}, and {principal.name} has the role {principal.role}. "
         f"`mcp-optimizer key create --name NAME --role {needed}` makes one."

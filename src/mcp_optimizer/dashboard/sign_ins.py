@@ -87,12 +87,21 @@ class SignIns:
         """The secret for the browser of the token's holder; it becomes invalid when the token changes."""
         return await self._add(lambda kept: SignIn(SignInKind.DASHBOARD, self._clock() + LASTS, _bound(kept, token)))
 
+    async def with_person(self, person: str, lasts: float) -> str:
+        """The secret for the browser of a person who signed in at a token issuer; `person`: what the issuer says."""
+        return await self._add(lambda _kept: SignIn(SignInKind.PERSON, self._clock() + min(lasts, LASTS), person))
+
+    async def use_once(self, what: str, seconds: float) -> bool:
+        """Marks something as used for a time; returns whether it was not used before, at any gateway."""
+        digest, now = _digest(f"used {what}"), self._clock()
+        return await self._within(lambda stored: stored.use_once(digest, now + seconds, now))
+
     async def find(self, kept: str, token: str = "") -> SignIn | None:
         """The sign-in of a browser. `token`: the dashboard's current token."""
         if not kept or len(kept) > _LONGEST:
             return None
         found = await self._within(lambda stored: stored.find(_digest(kept), self._clock()))
-        if found is None or found.kind is SignInKind.TICKET or found.until - LASTS < self._since:
+        if found is None or found.kind in (SignInKind.TICKET, SignInKind.USED) or found.until - LASTS < self._since:
             return None
         is_other_token = found.kind is SignInKind.DASHBOARD and (not token or found.bound_to != _bound(kept, token))
         return None if is_other_token else found

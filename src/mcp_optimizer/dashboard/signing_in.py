@@ -9,12 +9,25 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mcp_optimizer.dashboard.guard import Guard, entered_page, form_of, led_page, sign_in_page
-from mcp_optimizer.dashboard.reception import ENTRANCE, NotAdmitted
+from mcp_optimizer.dashboard.guard import Guard, entered_page, form_of, led_page
+from mcp_optimizer.dashboard.reception import ENTRANCE, NotAdmitted, Reception
 from mcp_optimizer.dashboard.sign_ins import LASTS
 from mcp_optimizer.dashboard.visitor import visitor_of
 
 _LONGEST = 4_096
+
+
+def with_sign_in(reception: Reception, request: Request, response: Response, kept: str) -> Response:
+    """The response that gives the browser the secret of its sign-in."""
+    response.set_cookie(
+        reception.cookie(request),
+        kept,
+        max_age=LASTS,
+        httponly=True,
+        samesite="strict",
+        secure=reception.is_secure(request),
+    )
+    return response
 
 
 class SignInForms:
@@ -38,7 +51,7 @@ class SignInForms:
     async def _ask(self, request: Request) -> Response:
         """The sign-in form. Even an open dashboard reserves some pages for signed-in visitors."""
         if visitor_of(request).is_anybody:
-            return HTMLResponse(sign_in_page(takes_a_key=self._reception.takes_a_key))
+            return HTMLResponse(self._guard.sign_in_page())
         return await _home(request)
 
     async def _enter(self, request: Request) -> Response:
@@ -53,7 +66,7 @@ class SignInForms:
             await self._reception.sign_out(request)
         except NotAdmitted as refused:
             return await self._guard.turned_away(refused, for_people=True)
-        return self._kept(request, HTMLResponse(entered_page()), kept)
+        return with_sign_in(self._reception, request, HTMLResponse(entered_page()), kept)
 
     async def _sign_in(self, request: Request) -> Response:
         fields = await form_of(request, _LONGEST)
@@ -66,18 +79,7 @@ class SignInForms:
             return await self._guard.turned_away(refused, for_people=True)
         if found.leads_to:
             return HTMLResponse(led_page(found.leads_to))
-        return self._kept(request, await _home(request), found.kept)
-
-    def _kept(self, request: Request, response: Response, kept: str) -> Response:
-        response.set_cookie(
-            self._reception.cookie(request),
-            kept,
-            max_age=LASTS,
-            httponly=True,
-            samesite="strict",
-            secure=self._reception.is_secure(request),
-        )
-        return response
+        return with_sign_in(self._reception, request, await _home(request), found.kept)
 
     async def _sign_out(self, request: Request) -> Response:
         try:

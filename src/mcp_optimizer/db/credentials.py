@@ -212,6 +212,17 @@ class StoredSignIns(Transactions):
             await connection.execute(delete(sign_in).where(like_it, sign_in.c.digest.not_in(kept)))
             await connection.execute(sign_in.insert(), row)
 
+    async def use_once(self, digest: bytes, until: float, now: float) -> bool:
+        """Mark something as used until a time; returns whether it was not used before, by any process."""
+        async with self._writing(alone=True) as connection:
+            await connection.execute(delete(sign_in).where(sign_in.c.until_ms <= milliseconds(now)))
+            known = select(sign_in.c.digest).where(sign_in.c.digest == digest)
+            if (await connection.execute(known)).first() is not None:
+                return False
+            row = {"digest": digest, "kind": SignInKind.USED.value, "bound_to": "", "until_ms": milliseconds(until)}
+            await connection.execute(sign_in.insert(), row)
+        return True
+
     async def find(self, digest: bytes, now: float) -> SignIn | None:
         query = select(sign_in).where(sign_in.c.digest == digest, sign_in.c.until_ms > milliseconds(now))
         async with self._reading() as connection:

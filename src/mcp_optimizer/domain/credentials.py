@@ -71,6 +71,10 @@ class SignInKind(StrEnum):
     DASHBOARD = "dashboard"
     """The dashboard's token."""
     KEY = "key"
+    PERSON = "person"
+    """A token issuer, at which the person signed in."""
+    USED = "used"
+    """No sign-in: the mark that an answer of a token issuer was used."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,6 @@ class SignIn:
     until: float
     """Seconds since 1970."""
     bound_to: str = ""
-    """For a key, its id; for the dashboard's token, a digest that differs for each sign-in; for a ticket, which of the
-    two it stands for, or empty for the owner.
+    """For a key, its id; for a person, what the issuer said; for the dashboard's token, a digest that differs for each
+    sign-in; for a ticket, which of the two it stands for, or empty for the owner.
     """

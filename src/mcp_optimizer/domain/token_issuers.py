@@ -18,6 +18,34 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
 _RESERVED = ("key", HOLDER, "local", "anyone")
 
 
+class DashboardLogin(BaseModel):
+    """How people sign in to the dashboard at an issuer, with OpenID Connect."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    client_id: str = Field(min_length=1, max_length=1_000)
+    """The gateway as the issuer knows it; ID tokens are for it."""
+    client_secret: str = Field(default="", repr=False)
+    title: str = Field(default="", max_length=60)
+    """What people call the issuer; by default its name."""
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    """What is asked for, besides the scopes that every token needs."""
+    hours: float = Field(default=8.0, gt=0, le=12)
+    """How long a sign-in lasts: until then, nobody asks the issuer about the person again."""
+
+    @field_validator("scopes")
+    @classmethod
+    def _are_scopes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _checked(value)
+
+    @field_validator("title")
+    @classmethod
+    def _is_printable(cls, value: str) -> str:
+        if not value.isprintable():
+            raise ValueError("the title of a button has only characters that can be printed")
+        return value
+
+
 class TokenIssuer(BaseModel):
     """Whose tokens are accepted, how they are verified, and which claims say what."""
 
@@ -46,6 +74,8 @@ class TokenIssuer(BaseModel):
     role_claim: str = ""
     groups_claim: str = ""
     """What rules match as `group`."""
+    dashboard_login: DashboardLogin | None = None
+    """How people sign in to the dashboard there; None: they cannot."""
 
     @field_validator("name")
     @classmethod
@@ -73,15 +103,13 @@ class TokenIssuer(BaseModel):
     @field_validator("required_scopes")
     @classmethod
     def _are_scopes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if bad := next((scope for scope in value if not is_scope(scope)), None):
-            raise ValueError(f"{bad!r} cannot be a scope: it has only visible ASCII characters, without quotes and \\")
-        return value
+        return _checked(value)
 
     @field_validator("risk_scopes")
     @classmethod
     def _are_scopes_too(cls, value: dict[Risk, tuple[str, ...]]) -> dict[Risk, tuple[str, ...]]:
         for scopes in value.values():
-            cls._are_scopes(scopes)
+            _checked(scopes)
         return value
 
     @property
@@ -89,6 +117,12 @@ class TokenIssuer(BaseModel):
         """Every scope that has a meaning for the gateway, in the order of the settings."""
         named = [*self.required_scopes, *(scope for risk in Risk for scope in self.risk_scopes.get(risk, ()))]
         return tuple(dict.fromkeys(named))
+
+
+def _checked(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    if bad := next((scope for scope in scopes if not is_scope(scope)), None):
+        raise ValueError(f"{bad!r} cannot be a scope: it has only visible ASCII characters, without quotes and \\")
+    return scopes
 
 
 def is_scope(text: str) -> bool:

@@ -81,6 +81,26 @@ async def token_endpoint(issuer: str, web: Web) -> tuple[str, tuple[str, ...]]:
     return _asked(is_near, metadata.token_endpoint, issuer), methods
 
 
+async def sign_in_provider(issuer: str, scopes: tuple[str, ...], web: Web) -> Provider:
+    """The provider at which people sign in to the gateway itself, so it is for no resource."""
+    is_near = is_this_machine(checked(issuer))
+    metadata = await _server_metadata(issuer, issuer, web)
+    if metadata is None:
+        raise LoginFailed(f"{_host(issuer)} does not describe itself (no metadata)")
+    if (called := str(metadata.issuer)) != issuer:
+        raise LoginFailed(f"{_host(issuer)} calls itself {shortened(called, _SHOWN)!r}")
+    return Provider(
+        issuer=issuer,
+        authorization_endpoint=_usable(is_near, metadata.authorization_endpoint),
+        token_endpoint=_asked(is_near, metadata.token_endpoint, issuer),
+        resource="",
+        scopes=scopes,
+        auth_methods=tuple(metadata.token_endpoint_auth_methods_supported or ())[:20],
+        has_pkce=_PKCE in (metadata.code_challenge_methods_supported or ()),
+        says_issuer=metadata.authorization_response_iss_parameter_supported is True,
+    )
+
+
 async def _resource_metadata(
     url: str, challenge: Challenge, web: Web, *, allows_this_machine: bool
 ) -> tuple[ProtectedResourceMetadata | None, str]:

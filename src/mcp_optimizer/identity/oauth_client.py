@@ -139,6 +139,12 @@ class Attempt:
     @property
     def address(self) -> str:
         """The address where a person logs in."""
+        endpoint = self.provider.authorization_endpoint
+        return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(self.asked)}"
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """The authorization request."""
         digest = hashlib.sha256(self.verifier.encode()).digest()
         asked = {
             "response_type": "code",
@@ -154,8 +160,7 @@ class Attempt:
             if "offline_access" in self.scopes:
                 # OpenID providers issue a refresh token only after asking the person.
                 asked["prompt"] = "consent"
-        endpoint = self.provider.authorization_endpoint
-        return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(asked)}"
+        return asked
 
     def code_in(self, redirect: str) -> str:
         """The code in the address that the browser was redirected to; raises `LoginFailed` if it may not be used."""

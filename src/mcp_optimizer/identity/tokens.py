@@ -70,6 +70,17 @@ class TokenEndpoint:
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
         return await self._ask(web, {**form, "code_verifier": verifier})
 
+    async def identity_for_code(
+        self, web: Web, code: str, verifier: str, redirect_uri: str
+    ) -> tuple[str, tuple[str, ...] | None]:
+        """The ID token for a code (OpenID Connect), not verified yet, and the granted scopes, None if not stated."""
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+        body = await self._body(web, {**form, "code_verifier": verifier})
+        given, scope = body.get("id_token"), body.get("scope")
+        if not isinstance(given, str) or not sendable(given, _LONGEST_TOKEN) or " " in given:
+            raise LoginFailed(f"{self.issuer} gave no ID token that can be used: let its client ask for openid")
+        return given, scopes_of(scope) if isinstance(scope, str) else None
+
     async def for_refresh(self, web: Web, refresh: str) -> Tokens:
         return await self._ask(web, {"grant_type": "refresh_token", "refresh_token": refresh})
 

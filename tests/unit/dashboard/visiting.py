@@ -106,7 +106,21 @@ async def gateway(
     place: Path, host: str = "127.0.0.1", specs: Sequence[ServerSpec] = (), **options: Any
 ) -> AsyncIterator[Gateway]:
     """A gateway that wants a key, unless the options say otherwise."""
-    keys = await _with_keys(place)
+    async with _running(place, await _with_keys(place), host, specs, **options) as made:
+        yield made
+
+
+@asynccontextmanager
+async def another_gateway(first: Gateway, **options: Any) -> AsyncIterator[Gateway]:
+    """One more on the database of another."""
+    async with _running(first.place, first.keys, **options) as made:
+        yield made
+
+
+@asynccontextmanager
+async def _running(
+    place: Path, keys: dict[Role, str], host: str = "127.0.0.1", specs: Sequence[ServerSpec] = (), **options: Any
+) -> AsyncIterator[Gateway]:
     given = {"encoder": "none", "database": str(place), "require_auth": True, "learn_from_use": False, **options}
     optimizer = Optimizer(specs, load_settings({**given, "learn_shapes": False}, {}))
     optimizer.start()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mcp_optimizer.access.callers.keys import PREFIX
 from mcp_optimizer.access.callers.known_keys import KnownKeys
 from mcp_optimizer.access.callers.rejections import Rejected
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.domain.token_issuers import TokenIssuer
+
+if TYPE_CHECKING:
+    # Not at run time: it is loaded only where people sign in at an issuer.
+    from mcp_optimizer.access.callers.company_sign_in import CompanySignIns
 
 _NO_KEYS = "Keys are not used here, because nothing is stored."
 _MOST_REMEMBERED = 1_000
@@ -34,9 +38,13 @@ class Credentials:
         issuers: Sequence[TokenIssuer] = (),
         verifiers: Mapping[str, TokenVerifier] | None = None,
         close_web: Callable[[], Awaitable[None]] | None = None,
+        sign_ins: CompanySignIns | None = None,
     ) -> None:
-        """`verifiers`: by issuer address. `close_web`: called last by `close`."""
+        """`verifiers`: by issuer address. `close_web`: called last by `close`. `sign_ins`: where people sign in to the
+        dashboard with an issuer.
+        """
         self.issuers = tuple(issuers)
+        self.sign_ins = sign_ins
         self._keys = keys
         self._verifiers = dict(verifiers or {})
         self._close_web = close_web
@@ -76,6 +84,14 @@ class Credentials:
             raise Rejected(_NO_KEYS)
         return await self._keys.holder(key_id)
 
+    def person(self, text: str) -> Principal:
+        """Who signed in at an issuer before, if the settings still permit it; raises Rejected."""
+        if self.sign_ins is None:
+            raise Rejected("People sign in here only with a key.")
+        principal = self.sign_ins.person(text)
+        self._note_groups(principal)
+        return principal
+
     async def of_bearer(self, text: str, resource: str, address: str = "") -> Principal:
         """The holder of a key or token; raises Rejected, ScopesMissing or CannotVerify. `address`: the client's."""
         if text.startswith(PREFIX):
@@ -114,6 +130,8 @@ class Credentials:
     async def close(self) -> None:
         for verifier in self._verifiers.values():
             await verifier.close()
+        if self.sign_ins is not None:
+            await self.sign_ins.close()
         if self._keys is not None:
             await self._keys.close()
         if self._close_web is not None:
