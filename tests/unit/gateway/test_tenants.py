@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.access.policy.rules import RuleBook
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.errors import InvalidRequest, RequestError, UnknownTool
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
@@ -64,6 +66,21 @@ async def test_many_tenants_share_one_index_and_each_sees_its_own_servers(kept: 
             await gateway.call("open_ticket", {}, min(other), caller)
         with pytest.raises(UnknownTool):
             await gateway.call(f"{min(other)}__open_ticket", {}, caller=caller)
+
+
+async def test_keys_of_one_person_are_one_caller_and_each_finds_and_calls_only_what_it_may() -> None:
+    wide = Caller(key="holder:ada", principal=Principal("holder:ada", "holder:ada", key="wide"))
+    bank, shop = (
+        wide._replace(principal=replace(wide.principal, servers=frozenset({server}), risk=Risk.READ, key=server))
+        for server in ("bank", "shop")
+    )
+    gateway = await gateway_over(BANK, SHOP, permissions=permissions())
+    for _ in range(2):
+        assert seen(gateway, wide) == {"get_balance", "bank__search", "shop__search", "pay"}
+        assert seen(gateway, bank) == {"get_balance", "bank__search"}
+        assert seen(gateway, shop) == {"shop__search"}, "paying is no reading"
+    with pytest.raises((UnknownTool, InvalidRequest)):
+        await gateway.call("get_balance", {}, "bank", shop)
 
 
 async def test_a_tenant_sees_its_servers_come_and_go() -> None:
