@@ -11,7 +11,6 @@ from tests.contract.sources import tree_of
 
 ROOT = Path(__file__).parents[2]
 REASONS = {
-    "upstream/demand.py": "when a server may rest is an idea of its own, beside how it is kept alive",
     "config/known_clients/vscode.py": "a client whose file has a format of its own has a module",
     "config/known_clients/zed.py": "a client whose file has a format of its own has a module",
 }

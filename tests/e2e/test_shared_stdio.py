@@ -80,6 +80,15 @@ async def note(client: StdioClient, text: str) -> str:
     return said
 
 
+async def count(client: StdioClient) -> tuple[int, int]:
+    """How often the server was called to count, and its process."""
+    answer = await client.exchange(
+        message("tools/call", {"name": "call_tool", "arguments": {"tool_name": "count"}}, "counts", client.era)
+    )
+    number, process = answer["result"]["content"][0]["text"].split(" by ")
+    return int(number), int(process)
+
+
 def is_running(process: int) -> bool:
     with contextlib.suppress(OSError):
         return "Z" not in Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
@@ -103,6 +112,46 @@ async def test_clients_share_one_gateway_and_one_server_until_the_last_has_left(
     server = int(before.split(" by ")[1].split()[0])
     await until(lambda: not is_running(server))
     assert gateways() == []
+
+
+@pytest.fixture
+def own(world: World, write_servers: WriteServers) -> World:
+    """The same, and its clients must not share the server."""
+    entry = json.loads(Path(world.config).read_text())["mcpServers"]["counting"]
+    return World(write_servers({"counting": {**entry, "session": "own"}}), world.notes)
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_clients_of_one_gateway_do_not_see_each_others_state_where_each_has_a_process(
+    own: World, era: str
+) -> None:
+    async with own.client(era=era) as stays:
+        async with own.client(era=era) as leaves:
+            counts = [await count(client) for client in (stays, leaves, stays, leaves, leaves)]
+            assert [number for number, _ in counts] == [1, 1, 2, 2, 3]
+            assert len({process for _, process in counts}) == 2
+            # None was started beside theirs.
+            assert own.written == ["started"] * 2
+            leaves.process.kill()
+            await leaves.process.wait()
+            vanished = counts[1][1]
+        await until(lambda: not is_running(vanished))
+        assert await count(stays) == (3, counts[0][1])
+        async with own.client(era=era) as another:
+            assert (await count(another))[0] == 1
+        assert len(gateways()) == 1
+
+
+async def test_the_state_of_a_client_that_left_first_is_for_nobody(own: World) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(own.client())
+        _, process = await count(first)
+        second = await stack.enter_async_context(own.client())
+        assert first.process.stdin is not None
+        first.process.stdin.close()
+        assert await asyncio.wait_for(first.process.wait(), 20) == 0
+        await until(lambda: not is_running(process))
+        assert [(await count(second))[0] for _ in range(3)] == [1, 2, 3]
 
 
 async def test_a_client_of_a_killed_gateway_gets_its_answers_from_another_one_and_nothing_is_done_twice(

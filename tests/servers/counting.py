@@ -1,9 +1,10 @@
 """A server that writes down every start and every call: counting.py FILE. The tool `note` writes its text, and answers
-after so many `seconds`.
+after so many `seconds`. The tool `count` says how often it was called: what the server holds in memory.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -19,6 +20,9 @@ TOOL = {
         "required": ["text"],
     },
 }
+COUNT = {"name": "count", "description": "Count one further", "inputSchema": {"type": "object"}}
+
+counted = itertools.count(1)
 
 
 def written(text: str) -> None:
@@ -31,7 +35,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         about = {"name": "counting", "version": "1"}
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
     if method == "tools/list":
-        return {"tools": [TOOL]}
+        return {"tools": [TOOL, COUNT]}
+    if method == "tools/call" and params["name"] == "count":
+        return {"content": [{"type": "text", "text": f"{next(counted)} by {os.getpid()}"}]}
     if method == "tools/call":
         arguments = params["arguments"]
         written(arguments["text"])

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.gateway.starting_servers import Own, StartingServers
 
@@ -38,7 +37,7 @@ class FirstStart:
     def __init__(
         self,
         catalog: LiveCatalog,
-        wake: Callable[[str, Principal], None],
+        wake: Callable[[str, Caller], None],
         own: Own | None = None,
         arrived: Callable[[Caller], Awaitable[None]] = nobody,
     ) -> None:

@@ -25,7 +25,7 @@ from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.config.settings import Settings, load_settings
-from mcp_optimizer.domain.caller import LOCAL
+from mcp_optimizer.domain.caller import LOCAL, Clientele
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError
@@ -88,7 +88,7 @@ class Optimizer:
         specs: Sequence[ServerSpec],
         settings: Settings,
         *,
-        has_one_client: bool = False,
+        clients: Clientele = Clientele.MANY,
         is_given: bool = False,
         dumps: Sequence[UpstreamState] = (),
         follows_files: bool = False,
@@ -96,7 +96,7 @@ class Optimizer:
         """`is_given`: the servers come from a program, not from the server file of the settings.
         `follows_files`: the servers are those that the settings name, and change with their files.
         """
-        parts = build_parts(specs, settings, has_one_client=has_one_client, is_given=is_given)
+        parts = build_parts(specs, settings, clients=clients, is_given=is_given)
         self.parts = parts
         self._dumps = dumps
         self._life = Life(parts)
@@ -132,9 +132,9 @@ class Optimizer:
         return cls(server_specs(settings, config), settings, is_given=True)
 
     @classmethod
-    def from_settings(cls, settings: Settings, *, has_one_client: bool = False) -> Self:
-        """With `has_one_client`, serves a single client, as on stdio, which then owns every server's session."""
-        return cls(server_specs(settings), settings, has_one_client=has_one_client, follows_files=True)
+    def from_settings(cls, settings: Settings, *, clients: Clientele = Clientele.MANY) -> Self:
+        """A gateway for these clients, whose servers are those of the settings."""
+        return cls(server_specs(settings), settings, clients=clients, follows_files=True)
 
     @classmethod
     def from_dumps(cls, folder: Path, settings: Settings) -> Self:
@@ -194,6 +194,10 @@ class Optimizer:
     async def wait_for_servers(self, seconds: float) -> None:
         """Wait until every server is up or has failed, and its tools can be found."""
         await self._life.wait_for_servers(seconds)
+
+    def client_left(self, key: str) -> None:
+        """A client that had joined is gone: what it had of its own ends."""
+        self.parts.pool.client_left(key)
 
     def announce_stop(self) -> None:
         """Report not ready. Calls are still accepted, until `drained`."""

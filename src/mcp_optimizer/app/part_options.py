@@ -22,6 +22,7 @@ from mcp_optimizer.config.serverfile.variables import Variables, expanded
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.config.settings_groups import ResultSettings
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
+from mcp_optimizer.domain.caller import Clientele
 from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
@@ -99,7 +100,7 @@ def is_open(settings: Settings, *, is_loopback: bool) -> bool:
     return is_loopback and not settings.require_auth
 
 
-def pool_options(settings: Settings, names: OwnedNames | None = None, *, has_one_client: bool) -> PoolOptions:
+def pool_options(settings: Settings, names: OwnedNames | None = None, *, clients: Clientele) -> PoolOptions:
     return PoolOptions(
         start_timeout=settings.start_timeout,
         call_timeout=settings.call_timeout,
@@ -108,7 +109,8 @@ def pool_options(settings: Settings, names: OwnedNames | None = None, *, has_one
         most_under_way=settings.max_in_flight,
         most_waiting=settings.max_waiting,
         own_sessions=settings.client_sessions,
-        has_one_client=has_one_client,
+        has_one_client=clients is Clientele.ONE,
+        has_joined_clients=clients is Clientele.JOINED,
         has_one_caller=settings.http is None,
         limits=settings.limits,
         network=settings.network_variables,

@@ -56,7 +56,7 @@ from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.db.announcing import OtherGateways
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.caller import Caller, Clientele
 from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode, own_tools
 from mcp_optimizer.domain.principal import Principal
@@ -216,7 +216,7 @@ class Parts:
 
 
 def build_parts(
-    specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool, is_given: bool = False
+    specs: Sequence[ServerSpec], settings: Settings, *, clients: Clientele = Clientele.MANY, is_given: bool = False
 ) -> Parts:
     """The only place that connects the parts. `is_given`: the servers come from a program, not a file."""
     check_driver(settings)
@@ -225,14 +225,14 @@ def build_parts(
     storage = Storage(settings.database_place, configuration=configuration)
     neighbours = neighbours_of(settings, storage)
     shared = neighbours.conversations if neighbours is not None else str
-    labels = SessionLabels(shared, has_one_client=has_one_client)
+    labels = SessionLabels(shared, has_one_client=clients is not Clientele.MANY)
     trail = _trail(settings, storage, labels)
     outgoing = Outgoing()
     record = partial(_record_login, trail)
     is_one_of_many = neighbours is not None
     logins = Logins(_kept_logins(settings, storage), Web(outgoing=outgoing), record, is_one_of_many=is_one_of_many)
     names = neighbours.names if neighbours is not None else None
-    options = pool_options(settings, names, has_one_client=has_one_client)
+    options = pool_options(settings, names, clients=clients)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
     credentials = _credentials(settings, storage, outgoing)
     keeper = PinKeeper(storage.pins, trust_modes(settings, specs), is_stored=settings.database_place is not None)
@@ -304,7 +304,7 @@ def build_parts(
     accounts = Accounts(
         gateway, counter, recorder, labels, configuration, trail.afterwards if trail else None, ingestion.list_tokens
     )
-    scripts = script_runner(settings, gateway, storage, shapes, names, has_one_client=has_one_client)
+    scripts = script_runner(settings, gateway, storage, shapes, names, are_known=clients is not Clientele.MANY)
     kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: when the relay announces a change, the catalog must already have it.
     news.listen(catalog.on_state, on_gone=catalog.forget)

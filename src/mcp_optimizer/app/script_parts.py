@@ -51,9 +51,12 @@ def script_runner(
     shapes: LearnedShapes | None,
     names: OwnedNames | None,
     *,
-    has_one_client: bool,
+    are_known: bool,
 ) -> ScriptRunner | None:
-    """The script runner; None where scripts are off. Raises ConfigurationError if the extra is not installed."""
+    """The script runner; None where scripts are off. Raises ConfigurationError if the extra is not installed.
+
+    `are_known`: whether each client has a key that no other client has.
+    """
     if not has_scripts(settings):
         return None
     from mcp_optimizer.scripts.checking import ScriptChecker
@@ -70,7 +73,7 @@ def script_runner(
 
     checker = ScriptChecker(limits, learned)
     name = names.waiting_call if names is not None else None
-    parked = ParkedCalls(ParkingLimits(seconds=settings.answer_timeout), has_one_client=has_one_client, name=name)
+    parked = ParkedCalls(ParkingLimits(seconds=settings.answer_timeout), are_known=are_known, name=name)
     waiting = WaitingScripts(parked, partial(_key, storage))
     return ScriptRunner(gateway, ScriptMode(settings.scripts), limits, waiting, checker=checker)
 

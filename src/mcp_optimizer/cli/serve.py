@@ -24,6 +24,7 @@ from mcp_optimizer.cli.first_answers import first_requests, load_stdio
 from mcp_optimizer.cli.serve_http import serve_http
 from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
 from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.domain.caller import Clientele
 from mcp_optimizer.runtime.sharing.client_process import share
 from mcp_optimizer.runtime.sharing.likeness import ALONE, shared_link
 from mcp_optimizer.runtime.worker_place import worker_place
@@ -149,7 +150,7 @@ async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
     from mcp_optimizer.serving.stdio import serve_stdio
 
     signals = Signals()
-    optimizer = Optimizer.from_settings(settings, has_one_client=True)
+    optimizer = Optimizer.from_settings(settings, clients=Clientele.ONE)
     if early is not None and early.signpost is not None:
         optimizer.parts.signposts.begin_with(early.signpost)
     server = optimizer.mcp_server()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_optimizer.cli.first_answers import first_requests, load_stdio
 from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
 from mcp_optimizer.config.settings import Settings
+from mcp_optimizer.domain.caller import Clientele
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers
 from mcp_optimizer.serving.joined_clients import JoinedClient, JoinedClients
@@ -60,7 +61,7 @@ class _SharedGateway:
         from mcp_optimizer.app.optimizer import Optimizer
         from mcp_optimizer.runtime.memory import kept_tidy
 
-        self._optimizer = optimizer = Optimizer.from_settings(self._settings)
+        self._optimizer = optimizer = Optimizer.from_settings(self._settings, clients=Clientele.JOINED)
         self._server = optimizer.mcp_server()
         optimizer.start(saves_memory=True)
         signals.reload_with(optimizer)
@@ -112,7 +113,10 @@ class _SharedGateway:
         assert self._optimizer is not None
         heard = await early.stop() if early is not None else NOTHING
         shared = SharedPipe(PipeName(client.name), client, client.standing)
-        await serve_pipes(self._server, self._optimizer.gate, pipes, heard, shared)
+        try:
+            await serve_pipes(self._server, self._optimizer.gate, pipes, heard, shared)
+        finally:
+            self._optimizer.client_left(shared.name.key)
 
     async def _end_when_asked(self, client: JoinedClient, pipes: Pipes) -> None:
         """End a client whose process is to end, after its requests, or is gone: as if it had closed its pipe."""

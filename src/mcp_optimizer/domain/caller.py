@@ -6,11 +6,23 @@ Values and a protocol; knows no transport.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from mcp_optimizer.domain.decisions import Decision
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
+
+
+class Clientele(Enum):
+    """Which clients a gateway has."""
+
+    ONE = "one"
+    """One on stdio, which owns every server's session."""
+    JOINED = "joined"
+    """Several on stdio, which join and leave, each with a key that no other has."""
+    MANY = "many"
+    """Any number over HTTP, or a program."""
 
 
 class ClientLink(Protocol):

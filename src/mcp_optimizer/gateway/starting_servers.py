@@ -15,7 +15,6 @@ from contextlib import suppress
 
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import StillStarting
 
@@ -39,12 +38,12 @@ class StartingServers:
     def __init__(
         self,
         catalog: LiveCatalog,
-        wake: Callable[[str, Principal], None],
+        wake: Callable[[str, Caller], None],
         patience: float = _PATIENCE,
         call_patience: float = _CALL_PATIENCE,
         own: Own | None = None,
     ) -> None:
-        """`wake` starts a server that rests. `own` has a caller's own servers."""
+        """`wake` starts a server that rests, for a caller. `own` has a caller's own servers."""
         self._catalog = catalog
         self._wake = wake
         self._own: Own = own or (lambda snapshot, _caller: snapshot)
@@ -56,7 +55,7 @@ class StartingServers:
 
         Raises StillStarting.
         """
-        self._wake(server, caller.principal)
+        self._wake(server, caller)
         await self._while(lambda snapshot: is_coming(snapshot, server), server, caller)
 
     async def until_known(self, servers: Sequence[str], caller: Caller = LOCAL) -> None:

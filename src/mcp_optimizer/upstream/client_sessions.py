@@ -1,9 +1,10 @@
-"""Sessions with a server that belong to one client: the only client of a gateway on stdio, or one of many over HTTP.
+"""Sessions with a server that belong to one client: the only client of a gateway on stdio, or one of several.
 
 A legacy server asks its client in the middle of a call, and over a shared session it would be unclear which client it
 means. A client that can be asked, or that wants log messages, therefore gets its own session with each server it calls,
-as it would have without a gateway. Own sessions open on first use and close when the client leaves or stays silent.
-Called by supervisors.
+as it would have without a gateway; so does each client on stdio with a server that clients must not share. Own sessions
+open on first use and close when the client leaves or stays silent. Called by supervisors; `session_choice` says who
+gets one.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ _FIRST_WORD = 5.0
 
 
 class OnlyClient:
-    """The client of a gateway on stdio, once it has introduced itself."""
+    """The client of a gateway on stdio, or the first of those that are there, once it has introduced itself."""
 
     def __init__(self) -> None:
         self.link: ClientLink | None = None
         self._met = asyncio.Event()
+        """Whether there has ever been one."""
 
     def client_connected(self, link: Callable[[], ClientLink]) -> None:
         """Note the client. `link` is called only the first time, because this runs for every request."""
@@ -36,8 +38,15 @@ class OnlyClient:
             self.link = link()
             self._met.set()
 
+    def left(self, key: str) -> None:
+        """Forget the client with this key. The next one that is heard of takes its place."""
+        if self.link is not None and self.link.key == key:
+            self.link = None
+
     async def known(self) -> ClientLink | None:
-        """The client's link, after a short wait. Clients introduce themselves immediately; None if it has not."""
+        """The client's link, at the start after a short wait. Clients introduce themselves immediately; None if it has
+        not.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_WORD):
                 await self._met.wait()
@@ -50,6 +59,8 @@ Open = Callable[[ClientLink], AbstractAsyncContextManager[UpstreamSession]]
 
 _SILENT_FOR = 600.0
 """Seconds without a call after which a client's session is closed; its next call opens another."""
+_SOONEST = 0.05
+"""Minimum seconds between two looks at a session that works on a call."""
 
 
 class _Own:
@@ -73,7 +84,17 @@ class _Own:
 class OwnSessions:
     """The clients' own sessions with one server."""
 
-    def __init__(self, open_session: Open, most: int, expected: tuple[type[BaseException], ...]) -> None:
+    def __init__(
+        self,
+        open_session: Open,
+        most: int,
+        expected: tuple[type[BaseException], ...],
+        silent_for: Callable[[], float] | None = None,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`silent_for`: seconds without a call after which one closes. `ended` is called when one has."""
+        self._silent_for = silent_for or (lambda: _SILENT_FOR)
+        self._ended = ended
         self._open = open_session
         self._most = most
         self._expected = expected
@@ -94,6 +115,10 @@ class OwnSessions:
         session = await asyncio.shield(own.opened)
         # The client may have left, or the session may have ended, while it was being opened.
         return session if self._of.get(key) is own else None
+
+    def has(self, key: str) -> bool:
+        """Whether this client has a session, or will in a moment."""
+        return key in self._of
 
     def opened(self) -> list[UpstreamSession]:
         found = [own.opened.result() for own in self._of.values() if own.opened.done()]
@@ -138,13 +163,16 @@ class OwnSessions:
             self._closing.discard(own)
             if not own.opened.done():
                 own.opened.set_result(None)
+            self._ended()
 
     async def _until_over(self, session: UpstreamSession, own: _Own) -> None:
         over = {asyncio.create_task(own.leave.wait()), asyncio.create_task(session.wait_closed())}
         try:
             while True:
-                done, _ = await asyncio.wait(over, timeout=_SILENT_FOR, return_when=asyncio.FIRST_COMPLETED)
-                if done or (session.is_idle and own.silent_for >= _SILENT_FOR):
+                most = self._silent_for()
+                look = min(max(most - own.silent_for, _SOONEST), _SILENT_FOR)
+                done, _ = await asyncio.wait(over, timeout=look, return_when=asyncio.FIRST_COMPLETED)
+                if done or (session.is_idle and own.silent_for >= most):
                     return
         finally:
             for task in over:

@@ -37,6 +37,10 @@ class Demand:
         self._needed.set()
         self.use()
 
+    def over(self) -> None:
+        """Nothing needs the server; from now on, `need` is news."""
+        self._needed.clear()
+
     def use(self) -> None:
         """The server was used now."""
         self._used_at = time.monotonic()

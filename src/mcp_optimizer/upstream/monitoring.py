@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Callable
 
 from mcp_optimizer.upstream.listing import Listing
@@ -17,6 +18,31 @@ from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, Server
 from mcp_optimizer.upstream.session import UpstreamSession
 
 logger = logging.getLogger(__name__)
+
+_HEALTHY_AFTER = 60.0
+"""Seconds a server must have run for its next restart pause to be short again."""
+
+
+class RestartPauses:
+    """Restart pauses that double from the first to the longest, in seconds."""
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def after(self, lived: float) -> float:
+        """The pause after a run of so many seconds."""
+        if lived > _HEALTHY_AFTER:
+            self._next = self._first
+        pause, self._next = self._next, min(self._next * 2, self._longest)
+        return pause
+
+
+async def rest_before_restart(pause: float) -> None:
+    """Sleep for a randomly varied pause, so that servers behind one broken network do not all restart at once."""
+    await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
+
 
 CHECK_INTERVAL = 15.0
 """Seconds between checks of an HTTP server, and for its response. A child process needs no checks: it exits."""

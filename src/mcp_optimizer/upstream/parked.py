@@ -77,11 +77,12 @@ class ParkedCalls:
     """The calls of all servers that are, or may become, parked."""
 
     def __init__(
-        self, limits: ParkingLimits | None = None, *, has_one_client: bool = False, name: NameCall | None = None
+        self, limits: ParkingLimits | None = None, *, are_known: bool = False, name: NameCall | None = None
     ) -> None:
+        """`are_known`: whether each client has a key that no other client has, as on stdio."""
         self._limits = limits or ParkingLimits()
         self._name = name or random_name
-        self._has_one_client = has_one_client
+        self._are_known = are_known
         self._by_state: dict[str, _Call] = {}
         self._asking: set[_Call] = set()
 
@@ -96,7 +97,7 @@ class ParkedCalls:
         self, request: Request, caller: Caller, make: Callable[[Caller], Coroutine[Any, Any, dict[str, Any]]]
     ) -> dict[str, Any]:
         """Make a call; returns its result, or its server's first question."""
-        call = _Call(request, caller, self._may_ask, is_only_one=self._has_one_client)
+        call = _Call(request, caller, self._may_ask, is_known=self._are_known)
         call.start(make(caller._replace(link=call, record=call.record)))
         return await self._next(call)
 
@@ -114,7 +115,7 @@ class ParkedCalls:
     def of_a_part(self, caller: Caller) -> Caller:
         """The caller of a call within a request that waits as a whole: all such calls together count as a client."""
         link = caller.link
-        if not isinstance(link, AskedBy) or self._has_one_client:
+        if not isinstance(link, AskedBy) or self._are_known:
             return caller
         return caller.through(link.under(f"{link.key} {caller.within}"))
 
@@ -202,14 +203,12 @@ class _Question:
 class _Call:
     """One call, and its client as the server sees it: a `ClientLink` that outlives individual requests."""
 
-    def __init__(
-        self, request: Request, caller: Caller, may_ask: Callable[[_Call], bool], *, is_only_one: bool
-    ) -> None:
+    def __init__(self, request: Request, caller: Caller, may_ask: Callable[[_Call], bool], *, is_known: bool) -> None:
         link = caller.link
         assert link is not None
-        # Modern clients have no sessions that would distinguish two clients of the same name. A question that may
-        # belong to either of two calls must not reach the wrong one, so each call counts as a client.
-        self.key = link.key if is_only_one else f"{link.key} {secrets.token_hex(8)}"
+        # Over HTTP, modern clients have no sessions that would distinguish two clients of the same name. A question
+        # that may belong to either of two calls must not reach the wrong one, so each call counts as a client.
+        self.key = link.key if is_known else f"{link.key} {secrets.token_hex(8)}"
         self.capabilities = link.capabilities
         self.is_modern = True
         self.log_level = link.log_level

@@ -103,7 +103,8 @@ class UpstreamPool:
         self._options = options
         self._news = news or ServerNews()
         self._only_client = OnlyClient()
-        self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client, name=options.name_call)
+        are_known = options.has_one_client or options.has_joined_clients
+        self._parked = ParkedCalls(options.parking, are_known=are_known, name=options.name_call)
         self._client_info = {"name": "mcp-optimizer", "version": version}
         self._logs: dict[str, ServerLog] = {}
         self._ending: set[ServerLifetime] = set()
@@ -266,10 +267,10 @@ class UpstreamPool:
             self._logs[name].happened("is restarted on request")
             self._replace(name, server.spec, f"The server {name!r} was restarted")
 
-    def wake(self, name: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
+    def wake(self, name: str, caller: Caller = LOCAL) -> None:
         """Start a server that rests, because a caller needs it; returns at once."""
         if name in self._terms:
-            self._serving(name, principal).wake()
+            self._serving(name, caller.principal).wake(caller.link)
 
     def list_again(self, name: str) -> None:
         """Have a server's tools and skills listed again, because they are not what was listed; returns at once."""
@@ -423,13 +424,14 @@ class UpstreamPool:
             await self._serving(server, principal).unwatch(uri)
 
     def client_connected(self, client: Callable[[], ClientLink]) -> None:
-        """The one client of a gateway on stdio has introduced itself."""
+        """A client has introduced itself."""
         self._only_client.client_connected(client)
 
     def client_left(self, key: str) -> None:
         """End the own sessions of a client that has left."""
+        self._only_client.left(key)
         for server in self._everybody():
-            server.own.leave(key)
+            server.client_left(key)
 
     async def tell(self, key: str, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Pass a client's notification on to every session that it owns."""

@@ -187,14 +187,16 @@ class StateReporter:
             **agreed,
         )
 
-    def rest(self, known: KnownServer | None = None) -> None:
-        """It does not run until it is needed. `known`: what it was before, of a server that did not run yet."""
+    def rest(self, known: KnownServer | None = None, why: str = "") -> None:
+        """It does not run until it is needed. `known`: what it was before, of a server that did not run yet; else `why`
+        it stopped.
+        """
         resting: dict[str, Any] = {"status": ServerStatus.RESTING, "reason": "", "failure": None, "is_waking": False}
         if known is not None:
             agreed = {name: getattr(known, name) for name in AGREED}
             resting |= agreed | {"listing": Listing(summary_of=known.tools)}
         else:
-            self._log.happened("is stopped, because nothing has used it for a while; it starts when it is needed")
+            self._log.happened(f"is stopped, because {why}; it starts when it is needed")
         self.change(**resting)
 
     def wake(self) -> None:

@@ -109,6 +109,12 @@ class UpstreamSession:
         """Agree on a protocol version. With `legacy`, start with `initialize`."""
         self.agreement = await Handshake(self._peer, self._client_info).agree(legacy=legacy)
 
+    async def log_for(self, client: ClientLink, timeout: float) -> None:
+        """Have a legacy server send the log messages that its client wants."""
+        wants_logs = client.log_level is not None and not client.is_modern
+        if wants_logs and self.can("logging") and not self.is_modern:
+            await self.request("logging/setLevel", {"level": client.log_level}, timeout)
+
     def adapt(self, spec: ServerSpec) -> None:
         """Use an entry that differs only in parts the server does not see, such as its selection of tools."""
         self._spec = spec
@@ -235,8 +241,10 @@ class UpstreamSession:
             with contextlib.suppress(RpcError, ExchangeLost, ServerGone):
                 await self._peer.notify(method, params, self._headers(method, {}))
 
-    def own(self, client: ClientLink) -> None:
-        """Make this session one client's own; must be called before it is negotiated."""
+    def own(self, client: ClientLink | None) -> None:
+        """Make this session one client's own, or nobody's. A client that can be asked must own it before it is
+        negotiated.
+        """
         self._peer.own(client)
 
     def close_now(self) -> None:

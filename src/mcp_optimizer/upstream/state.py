@@ -9,6 +9,7 @@ from typing import Any
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Start
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.errors import ServerUnavailable
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.pacing import Pacer
@@ -33,6 +34,8 @@ class PoolOptions:
     """How long calls in progress may continue after their server's entry was changed or removed."""
     has_one_client: bool = False
     """Whether the gateway serves a single client, as on stdio, which then owns every session."""
+    has_joined_clients: bool = False
+    """Whether several clients on stdio join and leave it, each with a key that no other client has."""
     has_one_caller: bool = True
     """Whether everybody who calls is the same person, as on stdio, so that entries that act as each caller have one
     session like all others.
@@ -102,6 +105,12 @@ class UpstreamState:
     def is_available(self) -> bool:
         """Whether what it lists can be used: it runs, or starts when it is."""
         return self.status is ServerStatus.RUNNING or self.is_resting
+
+    def not_running(self) -> ServerUnavailable:
+        """The error of a call that needs it now."""
+        why = self.reason or self.status
+        text = f"The server {self.name!r} is not running ({why}). Try again shortly, or see `mcp-optimizer doctor`."
+        return ServerUnavailable(self.name, text)
 
 
 AGREED = ("protocol_version", "server_version", "capabilities", "instructions")

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import random
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -26,7 +25,6 @@ from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, LoginRequired, ServerUnavailable, UpstreamError
-from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.runtime.logs import frames
 from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.authorization import Authorization
@@ -41,41 +39,17 @@ from mcp_optimizer.upstream.diagnostics import (
     fault_of_ours,
 )
 from mcp_optimizer.upstream.listing import Listing, log_unusable
-from mcp_optimizer.upstream.monitoring import CheckTrigger, Relisting, until_gone
+from mcp_optimizer.upstream.monitoring import CheckTrigger, Relisting, RestartPauses, rest_before_restart, until_gone
 from mcp_optimizer.upstream.notifications import MergedNotices, OnNotice, ignore_notice
 from mcp_optimizer.upstream.parked import ParkedCalls
-from mcp_optimizer.upstream.questions import asked_by, can_be_asked
+from mcp_optimizer.upstream.questions import asked_by
 from mcp_optimizer.upstream.reporting import OnServerNotice, OnState, ServerLog, StateReporter
 from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.server_calls import LoginInCall, ServerCalls, with_input
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
+from mcp_optimizer.upstream.session_choice import CLIENT_LEFT, SessionChoice
 from mcp_optimizer.upstream.state import KnownServer, PoolOptions, Recall, UpstreamState
 from mcp_optimizer.upstream.transports.connecting import Connect, TransportChoice, connected
-
-_HEALTHY_AFTER = 60.0
-"""Seconds a server must have run for its next restart pause to be short again."""
-
-
-class RestartPauses:
-    """Restart pauses that double from the first to the longest, in seconds."""
-
-    def __init__(self, first: float, longest: float) -> None:
-        self._first = first
-        self._longest = longest
-        self._next = first
-
-    def after(self, lived: float) -> float:
-        """The pause after a run of so many seconds."""
-        if lived > _HEALTHY_AFTER:
-            self._next = self._first
-        pause, self._next = self._next, min(self._next * 2, self._longest)
-        return pause
-
-
-async def rest_before_restart(pause: float) -> None:
-    """Sleep for a randomly varied pause, so that servers behind one broken network do not all restart at once."""
-    await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
-
 
 logger = logging.getLogger(__name__)
 restarts = logger.getChild("restarts")
@@ -85,6 +59,9 @@ _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, Timeout
 """What connecting to a server may raise. Any other error is our own bug, and is logged as one."""
 
 STOPPING = "The gateway is stopping"
+
+_TRIES = 3
+"""How often a request starts a server that goes to rest at the same moment."""
 
 _MOMENTS = 2.0
 """Longest restart pause, in seconds, for which a server that ran counts as restarting, so that callers wait for it."""
@@ -127,9 +104,7 @@ class Supervisor:
         redactor = Redactor(spec, authorization.secrets if authorization is not None else dict)
         restarted = before.state.restarts + 1 if before is not None else 0
         self._standing = StateReporter(spec, changed, redactor, log or ServerLog(options.limits), restarted)
-        self._only_client = only_client
         self._session: UpstreamSession | None = None
-        self._only_modern = False
         self._approach = TransportChoice(spec)
         self._relisting = Relisting(spec.name, options.start_timeout, options.pacer)
         self._suspicion = CheckTrigger()
@@ -144,11 +119,13 @@ class Supervisor:
         self._decided = asyncio.Event()
         """Whether the server runs, or has failed to."""
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
-        self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
+        silence = (lambda: self._idle_timeout) if options.has_joined_clients else None
+        self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED, silence, self._own_ended)
+        now = lambda: self._spec, lambda: self._session, self._first_session
+        self._choice = SessionChoice(options, *now, self.own, only_client)
         self._parked = parked
-        login = LoginInCall(authorization, parked)
-        ways = self._session_for, self._ask, options.limits.call_seconds
-        self._calls = ServerCalls(spec.name, self.admission, parked, login, *ways)
+        ways = LoginInCall(authorization, parked), self._choice.of, self._ask, options.limits.call_seconds
+        self._calls = ServerCalls(spec.name, self.admission, parked, *ways)
 
     @property
     def spec(self) -> ServerSpec:
@@ -174,8 +151,9 @@ class Supervisor:
             return math.inf
         return self._spec.idle_timeout or self._options.idle_timeout or math.inf
 
-    def wake(self) -> None:
-        """Start the server if it rests, because it is needed; returns at once."""
+    def wake(self, link: ClientLink | None = None) -> None:
+        """Start the server if it rests, because it is needed, perhaps by this client; returns at once."""
+        self._choice.claim(link)
         self._demand.need()
         if self.state.status is ServerStatus.RESTING and not self._closing:
             self._standing.wake()
@@ -184,7 +162,9 @@ class Supervisor:
     def is_in_use(self) -> bool:
         """Whether something depends on the session at this moment."""
         calls = self.admission.under_way or self.admission.waiting
-        return bool(calls or self.watched or self.own.opened() or self._parked.has_of(self._spec.name))
+        # Where clients join and leave, the session is that of one client, and the others' do not need it.
+        own = () if self._options.has_joined_clients else self.own.opened()
+        return bool(calls or self.watched or own or self._parked.has_of(self._spec.name))
 
     # Calls.
 
@@ -201,7 +181,11 @@ class Supervisor:
     async def _ask(
         self, session: UpstreamSession, method: str, params: dict[str, Any], caller: Caller
     ) -> dict[str, Any]:
-        self._demand.use()
+        is_first = session is self._session or not self._options.has_joined_clients
+        if is_first:
+            self._demand.use()
+            if caller.link is not None or method == "tools/call":
+                self._choice.first.used()
         try:
             result = await session.request(method, params, self._timeout, caller)
             if not is_input_required(result):
@@ -225,7 +209,8 @@ class Supervisor:
             self._suspicion.raise_()
             raise
         finally:
-            self._demand.use()
+            if is_first:
+                self._demand.use()
 
     def take_no_more(self, why: str = STOPPING) -> None:
         """Refuse new calls, with this reason."""
@@ -244,36 +229,15 @@ class Supervisor:
         if self._session is not None:
             self._session.close_now()
 
-    async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
-        """The shared session, or the client's own if the server could not otherwise know which client it talks to."""
-        if self._session is None and not self._closing:
-            await self._come_up()
-        shared = self._session
-        if shared is None:
-            self._refuse_without_login()
-            raise ServerUnavailable(
-                self._spec.name,
-                f"The server {self._spec.name!r} is not running ({self.state.reason or self.state.status}). "
-                "Try again shortly, or see `mcp-optimizer doctor`.",
-            )
-        if link is None or self._options.has_one_client or self._only_modern:
-            return shared
-        key = link.key
-        if link.is_modern:
-            if shared.agreement.is_modern or not can_be_asked(link.capabilities):
-                return shared
-            # A modern client may declare different capabilities with each request, but a legacy session keeps those
-            # it was opened with.
-            key = f"{key} {compact(link.capabilities)}"
-        elif not link.capabilities and link.log_level is None:
-            return shared
-        own = await self.own.of(link, key)
-        if own is not None and own.is_modern:
-            # A modern server asks through its results, so no session has to belong to one client.
-            self._only_modern = True
-            self.own.leave(key)
-            return shared
-        return own or shared
+    async def _first_session(self) -> UpstreamSession:
+        """The session that opens when the server starts, which it does now if it rests."""
+        for _ in range(_TRIES):
+            if self._session is None and not self._closing:
+                await self._come_up()
+            if self._session is not None:
+                return self._session
+        self._refuse_without_login()
+        raise self.state.not_running()
 
     async def _come_up(self) -> None:
         """Start a server that rests, and wait for one that starts for this caller. Raises LoginRequired."""
@@ -283,7 +247,7 @@ class Supervisor:
             if self.state.status is ServerStatus.LOGIN_NEEDED:
                 # The login was made a moment ago: the start that follows it decides.
                 self._decided.clear()
-        elif not (self.state.is_resting or (self.is_own and self.state.status is ServerStatus.STARTING)):
+        elif not (self._may_start or (self.is_own and self.state.status is ServerStatus.STARTING)):
             return
         self.wake()
         with contextlib.suppress(TimeoutError):
@@ -300,11 +264,41 @@ class Supervisor:
     async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
         async with self._open(self._diagnostics(), owner=link) as session:
             with anyio.fail_after(self._options.start_timeout):
-                await session.negotiate(legacy=True)
-                wants_logs = link.log_level is not None and not link.is_modern
-                if wants_logs and session.can("logging") and not session.is_modern:
-                    await session.request("logging/setLevel", {"level": link.log_level}, self._timeout)
+                is_for_state = link.is_modern and self._choice.is_apart
+                await session.negotiate(legacy=self._approach.is_legacy or not is_for_state)
+                await session.log_for(link, self._timeout)
             yield session
+
+    # Clients that join and leave.
+
+    @property
+    def _may_start(self) -> bool:
+        """Whether it rests, or runs only for clients with sessions of their own."""
+        return self.state.is_resting or (self._session is None and self.state.status is ServerStatus.RUNNING)
+
+    def client_left(self, key: str) -> None:
+        """End the session of a client that has left."""
+        self.own.leave(key)
+        if self._choice.first.left(key) and self._session is not None:
+            self._rest(CLIENT_LEFT)
+
+    def _rest(self, why: str) -> None:
+        """The session is nobody's from now on, and its end follows. What still needs the server starts it again."""
+        self._session, self._rests = None, True
+        self._choice.first.closed()
+        self._choice.first.released()
+        self._decided.clear()
+        self._demand.over()
+        if not self._options.has_joined_clients or not self.own.opened():
+            self._standing.rest(why=why)
+        if self.watched or not self._starts_on_demand:
+            self.wake()
+
+    def _own_ended(self) -> None:
+        """A client's own session has ended. If nothing else of the server runs, it rests."""
+        runs_for_others = self._session is not None or self.own.opened() or self._demand.is_needed
+        if self.state.status is ServerStatus.RUNNING and not runs_for_others and not self._closing:
+            self._standing.rest(why=CLIENT_LEFT)
 
     def adapt(self, spec: ServerSpec) -> None:
         """Use an entry whose changes need no new session: selected tools, description, timeout."""
@@ -317,12 +311,12 @@ class Supervisor:
             self._relisting.changed(at_once=True)
 
     def owned_by(self, key: str) -> UpstreamSession | None:
-        if self._options.has_one_client:
+        if self._options.has_one_client or self._choice.first.is_of(key):
             return self._session
         return self.own.existing(key)
 
     async def watch(self, uri: str) -> None:
-        session = await self._session_for(None)
+        session = await self._first_session()
         await session.watch_resource(uri, self._timeout)
         self.watched.add(uri)
 
@@ -400,6 +394,9 @@ class Supervisor:
                 # The listing is not a local variable, which would keep every definition alive as long as the server.
                 self._up(session, await self._begin(session), time.monotonic() - started, diagnostics.stray)
                 was_up = True
+                if self._choice.first.is_over.is_set():
+                    # Its client has left while it started.
+                    self._rest(CLIENT_LEFT)
                 try:
                     await self._watch(session, diagnostics)
                 finally:
@@ -411,6 +408,8 @@ class Supervisor:
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
             problem = fault_of_ours(group)
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
+        finally:
+            self._choice.first.closed()
         if problem.kind is FailureKind.LOGIN:
             return problem, False
         return diagnostics.explanation(problem), not was_up and self._approach.try_another(diagnostics)
@@ -428,11 +427,14 @@ class Supervisor:
         """Agree on a protocol and list the tools, within the time a server has to start."""
         with anyio.fail_after(self._options.start_timeout) as scope:
             legacy = self._approach.is_legacy
-            if self._options.has_one_client and (client := await self._only_client.known()) is not None:
+            if (client := await self._choice.opening()) is not None:
                 session.own(asked_by(client, self._spec.name))
                 # Use the client's era with a server that speaks both, so that nothing has to be translated.
                 legacy = legacy or not client.is_modern
             await session.negotiate(legacy=legacy)
+            if client is not None and self._options.has_joined_clients:
+                await session.log_for(client, self._timeout)
+            self._choice.agreed(session)
             for uri in self.watched:
                 with contextlib.suppress(UpstreamError):
                     await session.watch_resource(uri, self._timeout)
@@ -446,15 +448,15 @@ class Supervisor:
             if self._approach.transport is not Transport.STDIO:
                 tasks.start_soon(self._end_when_gone, session, diagnostics)
             tasks.start_soon(self._rest_when_idle, tasks.cancel_scope)
+            if self._options.has_joined_clients:
+                tasks.start_soon(self._choice.first.ends, tasks.cancel_scope)
             await session.wait_closed()
             tasks.cancel_scope.cancel()
 
     async def _rest_when_idle(self, watching: anyio.CancelScope) -> None:
         """End the session when nothing has needed the server for long. Whatever comes from now on starts it again."""
         await self._demand.ends()
-        self._session, self._rests = None, True
-        self._decided.clear()
-        self._standing.rest()
+        self._rest("nothing has used it for a while")
         watching.cancel()
 
     async def _end_when_gone(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:

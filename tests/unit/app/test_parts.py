@@ -15,7 +15,7 @@ from mcp_optimizer.profiles.tiers import ProfileName
 @pytest.mark.parametrize("learns", [True, False])
 async def test_learning_the_shapes_of_results_can_be_turned_off(learns: bool, tmp_path: Path) -> None:
     settings = Settings(learn_shapes=learns, database=str(tmp_path / "catalog.db"))
-    assert (build_parts([], settings, has_one_client=False).shapes is not None) is learns
+    assert (build_parts([], settings).shapes is not None) is learns
 
 
 @pytest.mark.requirement("TP-8")

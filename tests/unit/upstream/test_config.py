@@ -437,6 +437,32 @@ def test_servers_that_are_known_to_hold_state_never_stop_unless_their_entry_says
     assert (spec.problem, spec.idle_timeout) == ("", idle)
 
 
+@pytest.mark.parametrize(
+    ("entry", "session"),
+    [
+        ({"command": "npx", "args": ["-y", "@playwright/mcp@latest"]}, "own"),
+        ({"command": "npx", "args": ["-y", "@playwright/mcp@latest"], "session": "shared"}, "shared"),
+        ({"command": "npx", "args": ["-y", "@playwright/mcp@latest"], "idle_timeout": 5}, "own"),
+        ({"command": "npx"}, "shared"),
+        ({"command": "npx", "session": "own"}, "own"),
+        ({"url": "https://example.org/mcp", "session": "own"}, "own"),
+    ],
+)
+def test_clients_share_no_server_that_is_known_to_hold_state_unless_its_entry_says_so(
+    entry: dict[str, Any], session: str, tmp_path: Path
+) -> None:
+    [spec] = parse_server_file(json.dumps({"mcpServers": {"a": entry}}), tmp_path / "mcp.json", {})
+    assert (spec.problem, spec.session) == ("", session)
+
+
+@pytest.mark.parametrize("said", [0, True, "mine", "OWN", "", [], {}, ["own"], "own\u0000", "x" * 10_000])
+def test_a_wrong_session_is_named_with_what_it_may_be(said: Any, tmp_path: Path) -> None:
+    entries = {"a": {"command": "npx", "session": said}, "b": {"command": "npx"}}
+    wrong, right = parse_server_file(json.dumps({"mcpServers": entries}), tmp_path / "mcp.json", {})
+    assert """"session" must be 'own' or 'shared', not""" in wrong.problem
+    assert (wrong.name, len(wrong.problem) < 500, right.problem) == ("a", True, "")
+
+
 @pytest.mark.parametrize("said", [0, -1, True, "soon", [], {}, 1e13])
 @pytest.mark.parametrize("key", ["idle_timeout", "start"])
 def test_a_wrong_start_or_idle_timeout_is_named(key: str, said: Any, tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ class Modern:
 class Conversation:
     """A server at the other end of a real peer, and the calls that clients make of it."""
 
-    def __init__(self, limits: ParkingLimits | None = None, *, has_one_client: bool = False) -> None:
-        self.calls = ParkedCalls(limits, has_one_client=has_one_client)
+    def __init__(self, limits: ParkingLimits | None = None, *, are_known: bool = False) -> None:
+        self.calls = ParkedCalls(limits, are_known=are_known)
         self.sent: list[Message] = []
         self.peer = Peer(lambda _method, _params: None)
         self.peer.bind(self)
@@ -318,7 +318,7 @@ async def test_a_question_that_may_belong_to_either_of_two_calls_reaches_neither
 
 
 async def test_where_there_is_only_one_client_every_question_is_for_it() -> None:
-    conversation = Conversation(has_one_client=True)
+    conversation = Conversation(are_known=True)
     calls = [conversation.begin(calling()) for _ in range(2)]
     await conversation.heard(2)
     conversation.asks("a", about=99)

@@ -29,7 +29,7 @@ from mcp_optimizer.config.serverfile.foreign_files import (
     project_of,
 )
 from mcp_optimizer.config.serverfile.self_reference import SAME_FILE, starts_itself
-from mcp_optimizer.config.serverfile.spec import ALL, ServerSpec, Start, ToolSelection, Transport
+from mcp_optimizer.config.serverfile.spec import ALL, ServerSpec, Sharing, Start, ToolSelection, Transport
 from mcp_optimizer.config.serverfile.state_holders import NEVER, lost_by_a_stop
 from mcp_optimizer.config.serverfile.variables import (
     LookUp,
@@ -133,6 +133,17 @@ def idle_timeout_of(entry: Mapping[str, Any], started_with: Sequence[str] = ()) 
     return float(said)
 
 
+def session_of(entry: Mapping[str, Any], started_with: Sequence[str] = ()) -> Sharing:
+    """Who shares it: nobody, if the words it is `started_with` show that it holds state."""
+    said = entry.get("session")
+    if said is None:
+        holds = started_with and lost_by_a_stop(started_with[0], started_with[1:])
+        return Sharing.OWN if holds else Sharing.SHARED
+    if said not in list(Sharing):
+        raise UnusableEntry(f'"session" must be {" or ".join(map(repr, map(str, Sharing)))}, not {quoted(said)}')
+    return Sharing(said)
+
+
 def tools_of(entry: Mapping[str, Any]) -> ToolSelection:
     """The tools to use. Tools turned off in another client's file are turned off here too."""
     used = _tool_names(entry, _USED)
@@ -173,7 +184,8 @@ _TRANSPORT_NAMES = {
 
 ENTRY_KEYS = frozenset(
     "type transport transportType description command args env envFile cwd url httpUrl serverUrl headers timeout "
-    "disabled enabled tools includeTools enabledTools excludeTools disabledTools trust start idle_timeout".split()
+    "disabled enabled tools includeTools enabledTools excludeTools disabledTools trust start idle_timeout "
+    "session".split()
 ).union(KEYS_OF_AUTH)
 """The keys that an entry may have."""
 AS_WRITTEN = ("description", "headersHelper")
@@ -326,6 +338,7 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
             trust=trust_of(entry),
             start=start_of(entry),
             idle_timeout=idle_timeout_of(entry, (command, *args)),
+            session=session_of(entry, (command, *args)),
             by_caller=of_env,
             secrets=secrets,
             unread=_unread(entry),
@@ -350,6 +363,7 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
         trust=trust_of(entry),
         start=start_of(entry),
         idle_timeout=idle_timeout_of(entry),
+        session=session_of(entry),
         transport_is_certain=certain,
         by_caller=(*by_caller, *(of_env if auth.headers_command else ())),
         secrets=secrets,

@@ -160,6 +160,15 @@ class Start(StrEnum):
     WITH_THE_GATEWAY = "with the gateway"
 
 
+class Sharing(StrEnum):
+    """Who shares a session with a server, and its process, on a gateway that several clients on stdio join."""
+
+    OWN = "own"
+    """Each client has one of its own."""
+    SHARED = "shared"
+    """Clients share one, unless the server could not tell them apart."""
+
+
 class Transport(StrEnum):
     """How the gateway talks to a server."""
 
@@ -200,6 +209,7 @@ class ServerSpec:
     """When it starts, if its entry says so."""
     idle_timeout: float | None = None
     """Seconds without use after which it stops, if its entry says so; infinite: never."""
+    session: Sharing = Sharing.SHARED
     unread: tuple[str, ...] = ()
     """Keys of the entry that have no meaning here."""
     transport_is_certain: bool = True

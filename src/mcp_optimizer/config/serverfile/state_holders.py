@@ -1,4 +1,5 @@
-"""Servers that hold something in memory which a stop would lose: they keep running unless their entry says otherwise.
+"""Servers that hold something in memory, which a stop would lose and another client would see: they keep running, and
+clients do not share them, unless their entry says otherwise.
 
 Known by the package or program that starts them. Read by the parser of the server file; `import` and `add` write
 `"idle_timeout": "never"` into the entry, so that the user sees it.

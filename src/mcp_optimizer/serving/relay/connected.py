@@ -262,7 +262,8 @@ class Clients:
             key = request.key if type(request) is PipeName else _link_key(scope, principal, name)
             link = _single_link(ctx, meta, key)
         passed_on = {part: params[part] for part in _PASSED_ON if part in params}
-        caller = Caller(name, principal.id if principal.is_verified else link.key, link, passed_on, principal)
+        is_alone = principal.is_verified and type(request) is not PipeName
+        caller = Caller(name, principal.id if is_alone else link.key, link, passed_on, principal)
         if client is None and _has_tasks(meta):
             caller = caller._replace(wants_tasks=True)
         if scope is None or not (scope.get("query_string") or ORPHANED_KEY in scope):

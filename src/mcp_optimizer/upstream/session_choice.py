@@ -1,0 +1,200 @@
+"""Which session with a server carries a client's calls: the first, which opens when the server starts, or its own.
+
+Over HTTP, the first session is nobody's, and a client that a legacy server could not tell from others gets its own. On
+a gateway that clients on stdio join and leave, the first session belongs to the client for which it opens, if that one
+needs a session of its own, so that a client alone never has two. It ends when its client leaves. Called by supervisors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Sharing
+from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.errors import ServerUnavailable
+from mcp_optimizer.largejson.compact_json import compact
+from mcp_optimizer.upstream.client_sessions import OnlyClient, OwnSessions
+from mcp_optimizer.upstream.questions import asked_by, can_be_asked
+from mcp_optimizer.upstream.session import UpstreamSession
+from mcp_optimizer.upstream.state import PoolOptions
+
+CLIENT_LEFT = "its client has left"
+"""Why a session ended, for people."""
+
+
+class FirstSession:
+    """Whose the first session is, on a gateway that clients join and leave."""
+
+    def __init__(self) -> None:
+        self.owner: ClientLink | None = None
+        self.is_over = asyncio.Event()
+        """Whether its owner has left, so that it has to end."""
+        self._is_open = False
+        """Whether it is open, or being opened."""
+        self._is_unused = False
+
+    def is_of(self, key: str) -> bool:
+        return self.owner is not None and self.owner.key == key
+
+    def claim(self, link: ClientLink, session: UpstreamSession | None) -> None:
+        """Make it this client's, unless it was opened for another client, or used."""
+        if not self._is_open:
+            self.owner = self.owner or link.lasting
+        elif session is not None and self._is_unused and self._would_suit(link, session):
+            self.owner = asked_by(link.lasting, session.name)
+            session.own(self.owner)
+
+    def _would_suit(self, link: ClientLink, session: UpstreamSession) -> bool:
+        """Whether the session is what it would be if it had been opened for this client."""
+        if self.owner is not None and self.owner.capabilities:
+            return False
+        return (session.is_modern and link.is_modern) or (not link.capabilities and link.log_level is None)
+
+    def opening(self) -> ClientLink | None:
+        """It is being opened now; returns the client for which it is."""
+        self._is_open = self._is_unused = True
+        self.is_over.clear()
+        return self.owner
+
+    def used(self) -> None:
+        """Its server may have state from now on."""
+        self._is_unused = False
+
+    def released(self) -> None:
+        """It belongs to no client any more."""
+        self.owner = None
+
+    def left(self, key: str) -> bool:
+        """Release it if this client has left; returns whether it has to end."""
+        if not self.is_of(key):
+            return False
+        self.owner = None
+        if self._is_open:
+            self.is_over.set()
+        return self._is_open
+
+    async def ends(self, watching: anyio.CancelScope) -> None:
+        """Cancel what watches over the session when its owner has left."""
+        await self.is_over.wait()
+        watching.cancel()
+
+    def closed(self) -> None:
+        """It has ended, or is ending."""
+        self._is_open = False
+
+
+class SessionChoice:
+    """The choice for one server."""
+
+    def __init__(
+        self,
+        options: PoolOptions,
+        spec: Callable[[], ServerSpec],
+        session: Callable[[], UpstreamSession | None],
+        first_session: Callable[[], Awaitable[UpstreamSession]],
+        own: OwnSessions,
+        only_client: OnlyClient,
+    ) -> None:
+        """`session` returns the first session, if it is open; `first_session` opens it. `own`: all others."""
+        self.first = FirstSession()
+        self._options = options
+        self._spec = spec
+        self._session = session
+        self._first_session = first_session
+        self._own = own
+        self._only_client = only_client
+        self._only_modern = False
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether every client has a session that no other client has."""
+        return self._options.has_joined_clients and self._spec().session is Sharing.OWN
+
+    async def of(self, link: ClientLink | None) -> UpstreamSession:
+        """The first session, or the client's own if the server could not otherwise know which client it talks to."""
+        if link is not None and self._options.has_joined_clients:
+            return await self._of_joined(link)
+        first = await self._first_session()
+        if link is None or self._options.has_one_client or self._only_modern:
+            return first
+        key = link.key
+        if link.is_modern:
+            if first.agreement.is_modern or not can_be_asked(link.capabilities):
+                return first
+            # A modern client may declare different capabilities with each request, but a legacy session keeps those
+            # it was opened with.
+            key = f"{key} {compact(link.capabilities)}"
+        elif not link.capabilities and link.log_level is None:
+            return first
+        return await self._own_if_it_must(link, key) or first
+
+    async def _own_if_it_must(self, link: ClientLink, key: str) -> UpstreamSession | None:
+        """A session of the client's own; None if it cannot be opened, or the server does not need it."""
+        own = await self._own.of(link, key)
+        if own is not None and own.is_modern and not self.is_apart:
+            # A modern server asks through its results, so no session has to belong to one client.
+            self._only_modern = True
+            self._own.leave(key)
+            return None
+        return own
+
+    # Clients that join and leave.
+
+    async def _of_joined(self, link: ClientLink) -> UpstreamSession:
+        if not self._own.has(link.key):
+            self.claim(link)
+            if self._may_use_first(link):
+                first = await self._first_session()
+                # For whom it was opened is known only now.
+                if self._may_use_first(link):
+                    return first
+        own = await self._own_if_it_must(link, link.key)
+        if own is None and (self._only_modern or self.first.owner is None) and not self.is_apart:
+            return await self._first_session()
+        if own is None:
+            name = self._spec().name
+            raise ServerUnavailable(
+                name,
+                f"The server {name!r} could not be started for this client, or runs for too many clients at a time "
+                f"(client_sessions). See `mcp-optimizer logs {name}`.",
+            )
+        return own
+
+    def _may_use_first(self, link: ClientLink) -> bool:
+        return self.first.is_of(link.key) or (self.first.owner is None and not self._needs_own(link))
+
+    def claim(self, link: ClientLink | None) -> None:
+        """Open the first session for this client, if it needs one that no other client has and none is open."""
+        if link is None or not self._options.has_joined_clients or self._own.has(link.key):
+            return
+        if self._needs_own(link):
+            self.first.claim(link, self._session())
+
+    def _needs_own(self, link: ClientLink) -> bool:
+        """Whether no other client may use this client's session."""
+        if self.is_apart or self._only_modern:
+            return self.is_apart
+        if link.is_modern:
+            first = self._session()
+            return can_be_asked(link.capabilities) and (first is None or not first.is_modern)
+        return bool(link.capabilities) or link.log_level is not None
+
+    async def opening(self) -> ClientLink | None:
+        """The client for which the first session is opened now, if it is to belong to one."""
+        if self._options.has_one_client:
+            return await self._only_client.known()
+        if not self._options.has_joined_clients:
+            return None
+        if self.first.owner is None:
+            self.claim(await self._only_client.known())
+        return self.first.opening()
+
+    def agreed(self, session: UpstreamSession) -> None:
+        """The first session is open, and its revision is known."""
+        if self._options.has_joined_clients and session.is_modern and not self.is_apart:
+            # As above; other clients may use it, too.
+            session.own(None)
+            self.first.released()
