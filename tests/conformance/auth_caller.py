@@ -57,7 +57,7 @@ async def use_as_caller(config: Path, context: dict[str, Any]) -> None:
         said = {"issuer": context["idp_issuer"], "audience": context["idp_client_id"], "introspection": address}
         settings.write_text(SETTINGS.format(**said), encoding="utf-8")
         options = ("--settings", settings, "--database", config.with_name("catalog.db"))
-        async with http_gateway(config, *options, cold=True) as (gateway, _), httpx2.AsyncClient() as http:
+        async with http_gateway(config, *options) as (gateway, _), httpx2.AsyncClient() as http:
             client = HttpClient(gateway, MODERN, http)
             client.headers["Authorization"] = f"Bearer {context['idp_id_token']}"
             await _call_first_tool(client)

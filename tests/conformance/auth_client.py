@@ -1,10 +1,11 @@
 """The client that the conformance suite's auth scenarios drive: a gateway with the scenario's server as its only one.
 
-    python -m tests.conformance.auth_client URL
+    python -m tests.conformance.auth_client [--caller] URL
 
 Does what a user does: starts the gateway, logs in when the server wants that (the browser is a plain GET that reads
-`Location`), then lists and calls the first tool, and logs in again if a call needs more permissions. For
-enterprise-managed authorization a caller over HTTP does that (`auth_caller`).
+`Location`), then lists and calls the first tool, and logs in again if a call needs more permissions. With `--caller` a
+caller over HTTP does that, who logs in for itself (`auth_own_login`). For enterprise-managed authorization it is always
+such a caller, whose token is exchanged (`auth_caller`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from mcp_optimizer.errors import LoginRequired
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.conformance.auth_caller import SCENARIO, managed_auth, run_as_caller
+from tests.conformance.auth_own_login import run_with_own_login
+from tests.e2e.raw_clients import MODERN
 from tests.waiting import until
 
 NAME = "remote"
@@ -106,14 +109,20 @@ async def until_up(optimizer: Optimizer, before: UpstreamState) -> None:
 
 
 def main() -> None:
+    by_caller, url = "--caller" in sys.argv[1:-1], sys.argv[-1]
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "mcp.json"
-        servers = {NAME: entry(sys.argv[1], scenario, context)}
+        servers = {NAME: entry(url, scenario, context)}
+        if by_caller:
+            servers[NAME]["auth"]["principal"] = "caller"
         config.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         if scenario == SCENARIO:
             run_as_caller(config, context)
+        elif by_caller:
+            era = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", MODERN)
+            run_with_own_login(config, NAME, era, has_account="client-credentials" in scenario)
         else:
             asyncio.run(use(config))
 

@@ -6,6 +6,7 @@ do what a test asks of it. Used by the fixture `warm_start`; knows none of the p
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_SOCKET = Path(tempfile.gettempdir()) / f"mcp-optimizer-{uuid.uuid4().hex}"
+PASSED_ON = "TESTS_WARM_SOCKET"
+"""A variable for programs that are to use the process of the program that starts them: the end of WARM_PYTHON."""
+
+_SOCKET = Path(os.environ.get(PASSED_ON) or Path(tempfile.gettempdir()) / f"mcp-optimizer-{uuid.uuid4().hex}")
 _CAN_FORK = sys.platform.startswith("linux")
 WARM_PYTHON = [sys.executable]
 """Python that has imported what mcp-optimizer and the servers of tests import; elsewhere than on Linux, just Python."""

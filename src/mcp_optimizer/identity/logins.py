@@ -181,7 +181,7 @@ class Logins:
         known = await login.current()
         from mcp_optimizer.identity.discovery import discovered
 
-        provider = await discovered(spec.url, spec.auth, login.challenge, self._web_of(spec))
+        provider = await discovered(spec.url, spec.auth, await login.demanded(), self._web_of(spec))
         if not provider.has_pkce and not spec.auth.assumes_pkce:
             raise LoginFailed(
                 f"the authorization server {provider.issuer} does not say that it supports PKCE (S256), without which "

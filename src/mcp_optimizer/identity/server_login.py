@@ -68,6 +68,9 @@ _LOOK = 0.1
 _LOOK_FOR_LOGIN = 2.0
 """Seconds between two checks whether another process has refreshed, and whether one has logged in."""
 
+_AS_A_CLIENT = {"accept": "application/json, text/event-stream"}
+_HARMLESS = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
 Offer = Callable[[], AbstractAsyncContextManager[LoginOffer]]
 
 
@@ -187,6 +190,20 @@ class ServerLogin:
         return self._offer()
 
     # Called by `logins`.
+
+    async def demanded(self) -> Challenge:
+        """What the server demands of a login: as it said last, or says now to a request without a token. Before a
+        caller's first login, nothing has been sent for that caller.
+        """
+        if self._challenge is not None:
+            return self._challenge
+        try:
+            reply = await self._web.post_json(self._spec.url, _HARMLESS, _AS_A_CLIENT)
+        except OptimizerError:
+            # What can be found without its answer is looked for next.
+            return Challenge()
+        found = challenge_in(reply.challenges) if reply.status == 401 else None
+        return found or Challenge()
 
     async def current(self) -> Login | None:
         """The login as this process knows it."""

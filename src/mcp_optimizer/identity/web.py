@@ -45,6 +45,8 @@ class Reply:
 
     status: int
     body: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    challenges: str = ""
+    """What the server demands, as in its `WWW-Authenticate` headers."""
 
 
 class _Clients:
@@ -96,8 +98,8 @@ class Web:
     async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Reply:
         return await self._send("POST", url, data=dict(form), headers=dict(headers or {}))
 
-    async def post_json(self, url: str, body: Mapping[str, Any]) -> Reply:
-        return await self._send("POST", url, json=dict(body), headers={})
+    async def post_json(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
+        return await self._send("POST", url, json=dict(body), headers=dict(headers or {}))
 
     async def close(self) -> None:
         await self._clients.close()
@@ -116,16 +118,22 @@ class Web:
                     whose = self._named[0] if self._named else ""
                     given["extensions"] = {"place": await self._outgoing.place(url, whose, self._named)}
                 async with client.stream(method, url, **given) as response:
-                    text = await body_within(response, _MOST_BYTES)
+                    # An event stream may never end.
+                    text = b"" if _is_stream(response) else await body_within(response, _MOST_BYTES)
                 # One client serves all logins, and no authorization server needs cookies for these requests.
                 client.cookies.clear()
-                return Reply(response.status_code, _object(text))
+                demanded = response.headers.get("www-authenticate", "")
+                return Reply(response.status_code, _object(text), demanded)
         except OutOfBounds as refused:
             raise LoginFailed(str(refused)) from None
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError, OSError, ValueError) as error:
             raise Unanswered(f"{where} does not answer ({type(error).__name__})") from None
         except UnreadableBody:
             raise Unanswered(f"{where} sends more than {_MOST_BYTES // 1024} KB") from None
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    return str(response.headers.get("content-type", "")).lower().startswith("text/event-stream")
 
 
 def _object(text: bytes) -> dict[str, Any]:
