@@ -22,6 +22,9 @@ from mcp_optimizer.domain.token_issuers import TokenIssuer, distinct
 class ProcessSettings(BaseModel):
     """How a gateway runs on its machine."""
 
+    # Like those of all groups: it is only built as a part of all settings, before the first list.
+    model_config = ConfigDict(defer_build=True)
+
     workers: int = Field(
         default=1,
         ge=1,
@@ -111,7 +114,7 @@ ResultEncoding = Literal["compact", "original", "csv", "toon"]
 class ResultSettings(BaseModel):
     """How the results of one server or tool are handled; missing values fall back to the global ones."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     max_rows: int | None = Field(default=None, ge=0)
     max_tokens: int | None = None
@@ -142,7 +145,7 @@ Pattern = Annotated[str, Field(min_length=1), AfterValidator(_readable)]
 class RuleSettings(BaseModel):
     """One rule: an effect, and the calls it applies to. Omitted fields match everything."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     effect: Effect
     server: Pattern = "*"

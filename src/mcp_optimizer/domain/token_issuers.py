@@ -49,7 +49,7 @@ class DashboardLogin(BaseModel):
 class TokenIssuer(BaseModel):
     """Whose tokens are accepted, how they are verified, and which claims say what."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     """What its callers' names begin with."""
