@@ -65,6 +65,7 @@ def test_every_secret_is_on_record(world: LoginWorld) -> None:
     after = world.counts()
     assert {name: after[name] - count for name, count in before.items() if after[name] != count} == {
         "authorizations": 1,
+        "code_requests": 1,
         "codes_exchanged": 1,
     }
 
