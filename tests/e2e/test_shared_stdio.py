@@ -235,6 +235,34 @@ async def test_other_settings_and_another_folder_get_a_gateway_of_their_own(worl
             assert len(gateways()) == 3
 
 
+@pytest.mark.parametrize("other", ["HOME", "PATH", "https_proxy", "MY_KEY", "a mask"])
+async def test_a_client_that_is_started_in_another_way_never_gets_servers_of_the_first(
+    world: World, write_servers: WriteServers, other: str
+) -> None:
+    entry = json.loads(world.config.read_text())["mcpServers"]["counting"]
+    config = write_servers({"counting": {**entry, "env": {"KEY": "${MY_KEY:-none}"}}})
+    begins = "umask 027" if other == "a mask" else f"export {other}=/dev/null/another"
+    differs = ["sh", "-c", f'{begins}; exec "$@"', "sh", *PROGRAM]
+    options = ("--shared", "--encoder", "none")
+    async with world.client() as first, stdio_client(config, *options, program=differs) as second:
+        assert (await note(first, "a")).split(" by ")[1] != (await note(second, "b")).split(" by ")[1]
+        assert len(gateways()) == 2
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+async def test_a_settings_file_lets_clients_share_but_no_gateway_that_serves_another_one(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_nested: bool
+) -> None:
+    settings = tmp_path / "own.toml"
+    settings.write_text("shared = true\n")
+    if is_nested:
+        monkeypatch.setenv("MCP_OPTIMIZER_DEPTH", "1")
+    options = ("--encoder", "none", "--settings", settings)
+    async with stdio_client(world.config, *options, program=PROGRAM) as client:
+        assert "a by" in await note(client, "a")
+        assert len(gateways()) == (0 if is_nested else 1)
+
+
 async def test_wrong_settings_are_said_and_end_the_process_as_without_sharing(world: World) -> None:
     process = await asyncio.create_subprocess_exec(
         *PROGRAM,

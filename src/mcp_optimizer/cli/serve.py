@@ -25,6 +25,7 @@ from mcp_optimizer.cli.serve_http import serve_http
 from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.caller import Clientele
+from mcp_optimizer.runtime.passed_variables import DEPTH_VARIABLE
 from mcp_optimizer.runtime.sharing.client_process import share
 from mcp_optimizer.runtime.sharing.likeness import ALONE, shared_link
 from mcp_optimizer.runtime.worker_place import worker_place
@@ -82,8 +83,9 @@ def serve(
     if settings.http is None and sys.stdin.isatty():
         print(_WAITS, file=sys.stderr)
     link = shared_link(os.environ)
-    is_shared = link is None and settings.shared and not alone and settings.http is None and has_pipes()
-    # The settings file wants it, which the start of the program does not look into.
+    is_shared = settings.shared and not alone and DEPTH_VARIABLE not in os.environ
+    is_shared = is_shared and link is None and settings.http is None and has_pipes()
+    # A settings file decides it, which the start of the program does not read.
     if is_shared and (code := share(sys.argv[1:], os.environ)) is not None:
         os._exit(code)
     settings, missing = with_installed_parts(settings)

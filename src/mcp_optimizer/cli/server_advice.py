@@ -125,7 +125,7 @@ def _about_withheld(state: UpstreamState, environment: Mapping[str, str]) -> str
     if not spec.command or state.failure not in ("exited", "silent"):
         return ""
     # Loaded only here: most servers run.
-    from mcp_optimizer.config.settings import DEPTH_VARIABLE
+    from mcp_optimizer.runtime.passed_variables import DEPTH_VARIABLE
     from mcp_optimizer.upstream.transports.processes import child_environment
 
     mentioned = set(re.findall(_VARIABLE, state.reason))

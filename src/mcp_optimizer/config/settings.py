@@ -32,7 +32,6 @@ from mcp_optimizer.limits import Limits
 
 PREFIX = "MCP_OPTIMIZER_"
 
-DEPTH_VARIABLE = f"{PREFIX}DEPTH"
 """How many gateways a process is nested in. Passed to every server, which may be a gateway; not an option."""
 
 _NO_OPTIONS = ("settings", "depth", "child", "worker", "link", "secret_key")

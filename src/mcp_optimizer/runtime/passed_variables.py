@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+DEPTH_VARIABLE = "MCP_OPTIMIZER_DEPTH"
+"""How many gateways are above a process. Set for every child; no option."""
+
 NEEDED_TO_RUN = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "LANG", "LANGUAGE"}
     | {"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE"}

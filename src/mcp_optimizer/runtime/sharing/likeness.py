@@ -27,11 +27,13 @@ LINK_VARIABLE = f"{PREFIX}LINK"
 """The file descriptor on which a gateway that was started for clients hears of the first of them. Not an option."""
 
 SHARED, ALONE = "--shared", "--alone"
+SHARED_VARIABLE = f"{PREFIX}SHARED"
 
 _LARGEST = 2_000_000
 _WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _BY_TERMINAL = frozenset({"TERM", "SHELL"})
 """Variables that differ between a terminal and a desktop, and change nothing for a server."""
+_CONFINING = ("CapBnd", "CapEff", "CapPrm", "Gid", "NoNewPrivs", "Seccomp:", "Uid")
 _READ_BY_US = ("XDG_", "OTEL_", PREFIX)
 
 
@@ -42,6 +44,7 @@ def likeness(arguments: Sequence[str], environment: Mapping[str, str], folder: P
     facts = {
         "program": [__version__, str(Path(__file__).parent), sys.executable],
         "folder": str(folder),
+        "confinement": _confinement(),
         "arguments": [one for one in arguments if one != SHARED],
         "variables": {name: value for name, value in sorted(environment.items()) if _matters(name) or name in words},
         "settings": {str(path): _state(path) for path in settings},
@@ -51,7 +54,7 @@ def likeness(arguments: Sequence[str], environment: Mapping[str, str], folder: P
 
 
 def _matters(name: str) -> bool:
-    if name == LINK_VARIABLE or name in _BY_TERMINAL:
+    if name in (LINK_VARIABLE, SHARED_VARIABLE) or name in _BY_TERMINAL:
         return False
     return is_passed(name) or name.startswith(_READ_BY_US) or name.endswith("_API_KEY")
 
@@ -66,6 +69,29 @@ def _files(arguments: Sequence[str], environment: Mapping[str, str], folder: Pat
     settings += [path for path in others if path.suffix == ".toml"]
     servers = [own / "mcp.json", folder / "mcp.json", *(path for path in others if path.suffix != ".toml")]
     return settings, servers
+
+
+def _confinement() -> dict[str, object]:
+    """What this process may do. A client in a container or a sandbox must neither get servers that run outside of it,
+    nor start servers for clients that are outside.
+    """
+    found: dict[str, object] = {"groups": sorted(os.getgroups()), "mask": _mask()}
+    for kind in ("cgroup", "ipc", "mnt", "net", "pid", "user"):
+        with contextlib.suppress(OSError):
+            found[kind] = os.readlink(f"/proc/self/ns/{kind}")
+    with contextlib.suppress(OSError):
+        found["label"] = Path("/proc/self/attr/current").read_text(errors="replace")
+    with contextlib.suppress(OSError):
+        found["root"] = os.readlink("/proc/self/root")
+        status = Path("/proc/self/status").read_text().splitlines()
+        found["status"] = [line for line in status if line.startswith(_CONFINING)]
+    return found
+
+
+def _mask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _is_file(path: Path) -> bool:

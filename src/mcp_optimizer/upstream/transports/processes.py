@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import cast
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec
-from mcp_optimizer.config.settings import DEPTH_VARIABLE
 from mcp_optimizer.runtime.line_reader import LineReader
-from mcp_optimizer.runtime.passed_variables import is_passed
+from mcp_optimizer.runtime.passed_variables import DEPTH_VARIABLE, is_passed
 from mcp_optimizer.upstream.diagnostics import CommandNotFound
 from mcp_optimizer.upstream.transports import orphans
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -59,6 +61,39 @@ def test_a_server_file_may_change_because_the_gateway_follows_it(folder: Path) -
 
 def test_arguments_that_are_no_paths_do_no_harm(folder: Path) -> None:
     assert of(folder, ["serve", "--config", "x" * 10_000, "nul\0", "=", ""])
+
+
+def test_what_a_process_may_do_is_a_difference(folder: Path) -> None:
+    before = of(folder)
+    mask = os.umask(0o027)
+    try:
+        assert of(folder) != before
+    finally:
+        os.umask(mask)
+    assert of(folder) == before
+
+
+CONFINED = """
+import ctypes, sys
+from pathlib import Path
+from mcp_optimizer.runtime.sharing.likeness import likeness
+if sys.argv[1:]: ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+print(likeness([], {}, Path("/")))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say how a process is confined")
+def test_a_process_in_a_sandbox_is_not_like_one_outside() -> None:
+    outside, again, inside = (
+        subprocess.run([sys.executable, "-c", CONFINED, *more], capture_output=True, text=True, check=True).stdout
+        for more in ([], [], ["confined"])
+    )
+    assert outside == again != inside
+
+
+def test_how_it_is_said_that_a_gateway_is_shared_is_no_difference(folder: Path) -> None:
+    assert of(folder) == of(folder, MCP_OPTIMIZER_SHARED="1")
 
 
 def test_only_a_gateway_on_stdio_whose_words_say_so_is_shared() -> None:
