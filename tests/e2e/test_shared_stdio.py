@@ -24,6 +24,7 @@ from mcp_optimizer.runtime.sharing.places import CAN_CONTROL, made_folder, socke
 from mcp_optimizer.runtime.sharing.wire import ProcessLink
 from tests.conftest import WriteServers
 from tests.e2e.raw_clients import LEGACY, MODERN, StdioClient, message, stdio_client
+from tests.e2e.running import command
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not CAN_CONTROL, reason="this system has no sockets that belong to a user")
@@ -140,6 +141,21 @@ async def test_clients_of_one_gateway_do_not_see_each_others_state_where_each_ha
         async with own.client(era=era) as another:
             assert (await count(another))[0] == 1
         assert len(gateways()) == 1
+
+
+async def test_the_status_of_a_shared_gateway_says_how_many_clients_it_has(world: World) -> None:
+    async with world.client() as first, world.client() as second:
+        for client in (first, second):
+            await note(client, "a")
+        asked = ("status", "--config", world.config)
+        assert ": stdio for 2 clients, up " in (await command(*asked)).out
+        [shown] = (await command(*asked, "--json")).json["gateways"]
+        assert (shown["pid"], shown["clients"]) == (gateways()[0], 2)
+    async with world.client("--alone") as client:
+        await note(client, "a")
+        await until(lambda: gateways() == [])
+        [shown] = (await command(*asked, "--json")).json["gateways"]
+        assert "clients" not in shown
 
 
 async def test_the_state_of_a_client_that_left_first_is_for_nobody(own: World) -> None:

@@ -5,7 +5,7 @@ socket.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -35,8 +35,14 @@ if TYPE_CHECKING:
     from mcp_optimizer.domain.token_issuers import TokenIssuer
 
 
-def command_answers(parts: Parts, life: Life, address: str = "", operations: Operations | None = None) -> Answers:
-    """`address`: where clients reach the gateway, if it serves over HTTP."""
+def command_answers(
+    parts: Parts,
+    life: Life,
+    address: str = "",
+    operations: Operations | None = None,
+    clients: Callable[[], int] | None = None,
+) -> Answers:
+    """`address`: where clients reach the gateway, if it serves over HTTP. `clients` counts those that share it."""
     settings = parts.settings
     about: dict[str, Any] = {
         "version": __version__,
@@ -55,6 +61,7 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
             detail=Detail(settings.detail),
             profile=selected_profile(settings),
             about=about,
+            clients=clients,
             operations=operations,
             entrance=_entrance(parts, address) if address and settings.dashboard else None,
             scripts=parts.stored_scripts,
@@ -82,9 +89,11 @@ def _entrance(parts: Parts, address: str) -> Invite:
     return entrance
 
 
-def control_listener(parts: Parts, life: Life, address: str, operations: Operations) -> ControlListener:
-    """The command socket of a serving gateway."""
-    answers = command_answers(parts, life, address, operations)
+def control_listener(
+    parts: Parts, life: Life, address: str, operations: Operations, clients: Callable[[], int] | None = None
+) -> ControlListener:
+    """The command socket of a serving gateway. `clients` counts those that share it on stdio."""
+    answers = command_answers(parts, life, address, operations, clients)
     return ControlListener(answers.answer, __version__, lambda: life.is_ready)
 
 

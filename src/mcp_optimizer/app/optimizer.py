@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -309,9 +309,11 @@ class Optimizer:
         """Answers commands in this process."""
         return command_answers(self.parts, self._life)
 
-    def control(self, address: str = "") -> ControlListener:
-        """The socket on which a serving gateway answers commands; `address` is where its clients reach it."""
-        return control_listener(self.parts, self._life, address, self)
+    def control(self, address: str = "", clients: Callable[[], int] | None = None) -> ControlListener:
+        """The socket on which a serving gateway answers commands; `address` is where its clients reach it, and
+        `clients` counts those that share it on stdio.
+        """
+        return control_listener(self.parts, self._life, address, self, clients)
 
     def release_streams(self) -> None:
         """End the streams that would otherwise keep the HTTP server from stopping."""

@@ -65,7 +65,8 @@ def status(*, settings: Settings, as_json: JsonFlag = False) -> None:
         states = ", ".join(f"{count} {status}" for status, count in one["servers"].items()) or "no servers"
         up = span(max(0.0, time.time() - one["started"]))
         which = f"pid {one['pid']}" + (f", worker {one['worker']}" if one.get("worker") else "")
-        line = f"{which}: {one['address']}, up {up}, servers: {states}, {counted(one['tools'], 'tool')}"
+        shared = f" for {counted(one['clients'], 'client')}" if "clients" in one else ""
+        line = f"{which}: {one['address']}{shared}, up {up}, servers: {states}, {counted(one['tools'], 'tool')}"
         console().print(in_a_line(line), markup=False, soft_wrap=True)
 
 

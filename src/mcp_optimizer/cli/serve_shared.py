@@ -68,7 +68,7 @@ class _SharedGateway:
         with self._log_shown_to_clients():
             self._loaded.set()
             try:
-                async with command_socket(optimizer) as control, kept_tidy():
+                async with command_socket(optimizer, clients=self._count) as control, kept_tidy():
                     await signals.until_asked(self._tasks.spawn(self._clients.none_for(_LINGER)))
                     self._stop_reading()
                     end_at_the_latest(self._settings.shutdown_timeout + GRACE_SECONDS)
@@ -81,6 +81,9 @@ class _SharedGateway:
             os._exit(0)
 
     # Clients.
+
+    def _count(self) -> int:
+        return len(self._clients.clients())
 
     def _begin(self, client: JoinedClient) -> None:
         self._tasks.spawn(self._serve(client))

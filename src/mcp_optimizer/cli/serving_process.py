@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -103,11 +103,13 @@ def end_at_the_latest(seconds: float) -> None:
 
 
 @contextlib.asynccontextmanager
-async def command_socket(optimizer: Optimizer, address: str = "") -> AsyncIterator[ControlListener]:
-    """While open, commands such as `find` and `logs` can query this gateway."""
+async def command_socket(
+    optimizer: Optimizer, address: str = "", clients: Callable[[], int] | None = None
+) -> AsyncIterator[ControlListener]:
+    """While open, commands such as `find` and `logs` can query this gateway. `clients` counts those that share it."""
     from mcp_optimizer.app.control.sockets import identity
 
-    listener = optimizer.control(address)
+    listener = optimizer.control(address, clients)
     await listener.start(identity(optimizer.settings), os.environ)
     try:
         yield listener

@@ -124,6 +124,8 @@ class AnswerSources:
     profile: ProfileName
     about: Mapping[str, Any]
     """The unchanging part of a status: the server file, the address."""
+    clients: Callable[[], int] | None = None
+    """How many clients on stdio have joined; None for a gateway that is not shared."""
     operations: Operations | None = None
     entrance: Invite | None = None
     """None without a dashboard."""
@@ -268,6 +270,7 @@ class Answers:
             "started": self._started,
             "servers": {status: count for status, count in counts.items() if count},
             "tools": len(self._of.gateway.snapshot.running),
+            **({"clients": self._of.clients()} if self._of.clients is not None else {}),
         }
 
     @property
