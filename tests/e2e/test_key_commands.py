@@ -25,7 +25,7 @@ async def test_a_key_is_made_shown_once_listed_and_revoked_without_starting_a_se
     [one] = listed.json["keys"]
     assert (one["name"], one["state"], one["risk"], one["role"], one["servers"]) == (
         "ci",
-        "living",
+        "in use",
         "write",
         "none",
         None,
@@ -64,9 +64,9 @@ async def test_a_key_is_made_shown_once_listed_and_revoked_without_starting_a_se
         (["create", "--name", "ci", "--holder", "a" * 10_000], "at most 128 characters, not 10,000"),
         (["create", "--name", "ci", "--holder", "ada\x1b[31m"], "printable"),
         (["rotate", "nobody"], "There is no key 'nobody'"),
-        (["rotate", "taken", "--overlap", "-1h"], "--overlap '-1h' is no length of time"),
+        (["rotate", "taken", "--overlap", "-1h"], "--overlap '-1h' is not a length of time"),
         (["rotate", "taken", "--overlap", "91d"], "over 90 days"),
-        (["rotate", "taken", "--overlap", "soon"], "no length of time"),
+        (["rotate", "taken", "--overlap", "soon"], "not a length of time"),
         (["rotate", "taken", "--expires", "soon"], "12h, 90d, 8w"),
         (["revoke"], "Name a key, or a person with --holder"),
         (["revoke", "taken", "--holder", "ada"], "one of the two"),
@@ -100,9 +100,9 @@ async def test_keys_of_a_person_are_made_replaced_and_revoked_together(tmp_path:
     assert "The old key is valid until" in rotated.out
     listed = (await command("key", "list", "--json", *where)).json["keys"]
     assert [(one["name"], one["holder"], one["state"]) for one in listed] == [
-        ("laptop", "ada@example.com", "living"),
-        ("laptop", "ada@example.com", "living"),
-        ("phone", "ada@example.com", "living"),
+        ("laptop", "ada@example.com", "in use"),
+        ("laptop", "ada@example.com", "in use"),
+        ("phone", "ada@example.com", "in use"),
     ]
     assert [one["replaced_at"] is None for one in listed] == [False, True, True]
     assert "replaced" in (await command("key", "list", *where)).out

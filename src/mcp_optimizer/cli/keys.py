@@ -205,8 +205,8 @@ def _warn_of_unknown(settings: Settings, key: ApiKey) -> None:
 def _permits(key: ApiKey) -> str:
     kinds = {Risk.READ: "tools that only read", Risk.WRITE: "tools that read or write", Risk.DESTRUCTIVE: "every tool"}
     where = "all servers" if key.servers is None else listed(sorted(key.servers))
-    until = "for ever" if key.expires_at_ms is None else f"until {_moment(key.expires_at_ms)}"
-    return in_a_line(f"It may call {kinds[key.risk]} of {where}, {until}.")
+    until = "without an end" if key.expires_at_ms is None else f"until {_moment(key.expires_at_ms)}"
+    return in_a_line(f"It may call {kinds[key.risk]} on {where}, {until}.")
 
 
 def _entry(settings: Settings, text: str) -> dict[str, Any]:
@@ -234,13 +234,13 @@ async def _list(settings: Settings, as_json: bool) -> None:
         table.add_column(heading, overflow="fold")
     for one in found:
         servers = "all" if one["servers"] is None else listed(one["servers"])
-        state = f"{one['state']}, replaced" if one["replaced_at"] and one["state"] == "living" else one["state"]
+        state = f"{one['state']}, replaced" if one["replaced_at"] and one["state"] == "in use" else one["state"]
         shown = (one["name"], one["holder"] or "–", state, servers, one["risk"], one["role"])
         times = (one["expires_at"] or "never", one["last_used_at"] or "never")
         table.add_row(*(in_a_line(str(value)) for value in (*shown, *times)))
     if found:
         out.print(table, markup=False)
-    out.print(counted(sum(one["state"] == "living" for one in found), "key in use", "keys in use"), markup=False)
+    out.print(counted(sum(one["state"] == "in use" for one in found), "key in use", "keys in use"), markup=False)
 
 
 def _described(key: ApiKey) -> dict[str, Any]:

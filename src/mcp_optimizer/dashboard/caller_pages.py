@@ -127,7 +127,7 @@ def _key(key: ApiKey, values: CallersPage) -> tuple[Child, ...]:
         return cells
     question = "Requests with it are refused within two seconds. This cannot be undone."
     revoke = confirmed("Revoke", named(key.name), question, f"{PATH}/revoke", hidden("id", key.id))
-    return (*cells, revoke if state == "living" else None)
+    return (*cells, revoke if state == "in use" else None)
 
 
 def _new_key(values: CallersPage) -> Html:

@@ -39,12 +39,12 @@ class ApiKey:
     """When another key was made in its place; it stays valid until it expires."""
 
     def is_living(self, now_ms: int) -> bool:
-        return self.state(now_ms) == "living"
+        return self.state(now_ms) == "in use"
 
     def state(self, now_ms: int) -> str:
         if self.revoked_at_ms is not None:
             return "revoked"
-        return "expired" if self.expires_at_ms is not None and self.expires_at_ms <= now_ms else "living"
+        return "expired" if self.expires_at_ms is not None and self.expires_at_ms <= now_ms else "in use"
 
     @cached_property
     def principal(self) -> Principal:

@@ -139,7 +139,7 @@ async def test_the_page_shows_whose_a_key_is_and_which_was_replaced(place: Path)
         await rotate_key(keys, "laptop", timedelta(hours=1))
         text = Elements((await client.get("/callers")).text).text
     assert text.count("ada@example.com") == 2
-    assert text.count("living replaced") == 1
+    assert text.count("in use replaced") == 1
 
 
 async def test_a_key_is_revoked_by_its_id_whatever_has_its_name_now(place: Path) -> None:

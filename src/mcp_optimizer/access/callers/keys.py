@@ -100,7 +100,7 @@ def overlap_of(text: str) -> timedelta:
     """How long a key stays valid beside the one that replaces it: `30m`, `1h`, `7d`, or 0."""
     match = _OVERLAP.fullmatch(text)
     if match is None and text != "0":
-        raise ConfigurationError(f"--overlap {quoted(text)} is no length of time: write 30m, 1h, 7d, or 0.")
+        raise ConfigurationError(f"--overlap {quoted(text)} is not a length of time: write 30m, 1h, 7d, or 0.")
     lasts = timedelta(minutes=int(match.group(1)) * _MINUTES[match.group(2)]) if match is not None else timedelta()
     if lasts > _LONGEST_OVERLAP:
         raise ConfigurationError(
