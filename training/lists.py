@@ -20,7 +20,8 @@ import numpy as np
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.search.deprecation import successors
 from mcp_optimizer.search.encoders.choose import load_encoder
-from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex, SearchResult
+from mcp_optimizer.search.engine import Encoder, SearchIndex, SearchResult
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import Vocabulary, count_terms
 from mcp_optimizer.search.tool_texts import document, tool_text
 from training import sets

@@ -18,7 +18,8 @@ from mcp_optimizer.compression.five_words import five_words
 from mcp_optimizer.compression.lossless import tidy
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.search.engine import Entry, SearchIndex
+from mcp_optimizer.search.engine import SearchIndex
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import Vocabulary, count_terms
 from mcp_optimizer.search.tool_texts import Document
 

@@ -1,10 +1,12 @@
 """How callers with own logins share one index: memory, and the time of a search.
 
     python -m benchmarks.gateway.own_callers [--callers 500] [--servers 20] [--tools 20] [--own 0] [--risk destructive]
+        [--confined 0]
 
 Each entry has `"principal": "caller"`, so each caller has a listing of its own from each server: parsed anew for every
-caller, as from its own session. `--own` says how many of each server's tools are different for every caller. The
-servers are simulated by what they list; no sessions are opened. Every result is checked to be the caller's own.
+caller, as from its own session. `--own` says how many of each server's tools are different for every caller, and
+`--confined` to how many of the servers each caller's key is confined, to others for each caller. The servers are
+simulated by what they list; no sessions are opened. Every result is checked to be the caller's own.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import random
 import time
 
 from benchmarks.gateway.size import REQUESTS
@@ -71,7 +74,7 @@ class Company:
         state = UpstreamState(self.specs[server], ServerStatus.RUNNING, listing, instructions=instructions)
         self.catalog.on_state(state)
 
-    async def log_in(self, caller: Caller, own: int) -> None:
+    def log_in(self, caller: Caller, own: int) -> None:
         """The caller's servers list their tools, of which `own` are for this caller alone."""
         for name, texts in self.tools.items():
             tools = [McpTool.model_validate_json(text) for text in texts]
@@ -80,11 +83,12 @@ class Company:
             listing = Listing(tuple(map(Definition.of, tools)))
             state = UpstreamState(self.specs[name], ServerStatus.RUNNING, listing)
             self.listings.on_state(caller.principal, state)
-        await self.listings.settled()
 
 
-def caller_of(number: int, risk: Risk) -> Caller:
-    principal = Principal(f"key:{number}", f"key:c{number}", risk=risk)
+def caller_of(number: int, options: argparse.Namespace) -> Caller:
+    chosen = random.Random(number).sample(range(options.servers), options.confined)
+    servers = frozenset(f"server-{one}" for one in chosen) or None
+    principal = Principal(f"key:{number}", f"key:c{number}", servers=servers, risk=Risk(options.risk))
     return Caller(key=f"{number}", principal=principal)
 
 
@@ -93,8 +97,10 @@ def find(gateway: Gateway, caller: Caller, request: str) -> float:
     started = time.perf_counter()
     found = gateway.find(request, caller=caller)
     taken = time.perf_counter() - started
-    assert found.tools, f"caller {caller.key} found nothing"
+    servers = caller.principal.servers
+    assert found.tools or servers is not None, f"caller {caller.key} found nothing"
     for hit in found.tools:
+        assert servers is None or hit.tool.server in servers, f"caller {caller.key} found a tool of {hit.tool.server}"
         whose = hit.tool.record.name.partition(_OF)[2]
         assert whose in ("", caller.key), f"caller {caller.key} found a tool of caller {whose}"
     return taken * 1e3
@@ -102,11 +108,12 @@ def find(gateway: Gateway, caller: Caller, request: str) -> float:
 
 async def measure(options: argparse.Namespace) -> None:
     company = Company(options.servers, options.tools)
-    callers = [caller_of(number, Risk(options.risk)) for number in range(options.callers)]
+    callers = [caller_of(number, options) for number in range(options.callers)]
     before, started, held = resident(), time.process_time(), {}
     for number, caller in enumerate(callers, 1):
-        await company.log_in(caller, options.own)
+        company.log_in(caller, options.own)
         if number in (1, options.callers // 10, options.callers):
+            await company.listings.settled()
             await company.catalog.caught_up()
             held[number] = resident() - before
     work = time.process_time() - started
@@ -114,10 +121,11 @@ async def measure(options: argparse.Namespace) -> None:
     first = [find(gateway, caller, REQUESTS[0]) for caller in callers]
     later = [find(gateway, caller, request) for request in REQUESTS[1:5] for caller in callers]
     with_views = resident() - before
+    confined = f", confined to {options.confined}" if options.confined else ""
     print(
         f"{options.callers} callers with rights up to {options.risk}, {options.servers} servers of {options.tools} "
-        f"tools, {options.own} of them each caller's own: {gateway.snapshot.index.size:,} tools in the index, load "
-        f"{os.getloadavg()[0]:.1f}; made in {work:.0f} s of CPU\n"
+        f"tools, {options.own} of them each caller's own{confined}: {gateway.snapshot.index.size:,} tools in the "
+        f"index, load {os.getloadavg()[0]:.1f}; made in {work:.0f} s of CPU\n"
     )
     print("| | p50 ms | 99 % | longest |\n|---|---:|---:|---:|")
     print(said("a caller's first search", first))
@@ -133,6 +141,7 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=20, help="of each server (default: 20)")
     parser.add_argument("--own", type=int, default=0, help="of these, each caller's own (default: 0)")
     parser.add_argument("--risk", default=Risk.DESTRUCTIVE, help="what callers may call: read or destructive (default)")
+    parser.add_argument("--confined", type=int, default=0, help="servers of each caller's key (default: 0, for all)")
     asyncio.run(measure(parser.parse_args()))
 
 

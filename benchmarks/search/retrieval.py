@@ -25,7 +25,8 @@ from benchmarks.paths import FASTMCP_SEARCH
 from mcp_optimizer.catalog.tools import make_records
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.encoders.choose import load_encoder
-from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
+from mcp_optimizer.search.engine import Encoder, SearchIndex
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import Vocabulary
 
 DEPTH = 50

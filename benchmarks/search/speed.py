@@ -28,7 +28,8 @@ from benchmarks.tools import QUERIES, varied
 from mcp_optimizer.catalog.tools import make_records
 from mcp_optimizer.runtime.memory import give_back
 from mcp_optimizer.search.encoders.choose import load_encoder
-from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
+from mcp_optimizer.search.engine import Encoder, SearchIndex
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.search.vectors import VectorIndex, numbers
 

@@ -18,7 +18,8 @@ from mcp_optimizer.catalog.embedding import vectors_in
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable, ToolRecord
 from mcp_optimizer.domain.naming import NamesOfServer, ServerNames, is_listable
 from mcp_optimizer.domain.tools import Definition
-from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
+from mcp_optimizer.search.engine import Encoder, SearchIndex
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import Vector, Vocabulary, in_use, translated
 
 Count = Callable[[str], int]

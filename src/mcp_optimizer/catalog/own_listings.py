@@ -7,8 +7,10 @@ common. Fed by the pool with the states of callers' own servers; read by `own_vi
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +29,10 @@ from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
+
+_PAUSE_EACH = 0.005
+_LONGEST_PAUSE = 5.0
+"""Seconds between two times that an entry's tools are shown: for each of them, and the maximum."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,8 @@ class OwnListings:
         self._versions: Counter[str] = Counter()
         self._taking_in = BackgroundTasks(logger, "Adding the tools of a caller's own server failed")
         self._changed = changed
+        self._to_show: set[str] = set()
+        self._next_show: dict[str, float] = {}
 
     def on_state(self, principal: Principal, state: UpstreamState) -> None:
         """Handle a change of the state of a caller's own server."""
@@ -150,10 +158,9 @@ class OwnListings:
         """A caller has logged out: what its server listed for it is nobody's."""
         self._latest.pop((principal_id, server), None)
         self._states.get(principal_id, {}).pop(server, None)
-        if (before := self._listings.get(server, {}).pop(principal_id, None)) is not None:
-            is_other = self._leave(server, before)
-            if is_other:
-                self._show_all(server)
+        before = self._listings.get(server, {}).pop(principal_id, None)
+        if before is not None and self._leave(server, before):
+            self._show_all(server)
         self._change(principal_id)
 
     def reconsider(self, servers: Iterable[str]) -> None:
@@ -176,7 +183,8 @@ class OwnListings:
         self._pinned[name] = (server, principal)
         admitted = await self._admission.admit(replace(state, spec=replace(state.spec, name=name)))
         known = self._records.setdefault(server, WeakValueDictionary())
-        before = [kept.record for kept in known.values()]
+        hashes = {one.definition_hash for one in admitted.definitions}
+        before = [same.record for one in hashes if (same := known.get(one)) is not None]
         said = ServerText(state.spec.description)
         records = await self._ingestion.take_in(server, admitted.definitions, before, said)
         if self._latest.get((whose, server)) != number:
@@ -191,7 +199,7 @@ class OwnListings:
         is_changed |= self._hear(server, admitted.instructions)
         self._change(whose)
         if is_changed:
-            self._show_all(server)
+            self._show_soon(server)
 
     def _shared(self, server: str, kept: Sequence[_Kept], admitted: Admitted) -> OwnListing:
         """The listing, or an equal one of another caller."""
@@ -233,6 +241,22 @@ class OwnListings:
         before = self._instructions.get(server)
         self._instructions[server] = instructions if before in (None, instructions) else ""
         return self._instructions[server] != before
+
+    def _show_soon(self, server: str) -> None:
+        """Show what an entry lists for its callers together, once for all changes of some time: if hundreds of callers
+        have tools of their own, looking at all of them for each would never end.
+        """
+        if server not in self._to_show:
+            self._to_show.add(server)
+            self._taking_in.spawn(self._show_in_time(server))
+
+    async def _show_in_time(self, server: str) -> None:
+        await asyncio.sleep(max(0.0, self._next_show.get(server, 0.0) - time.monotonic()))
+        self._to_show.discard(server)
+        if server in self._named:
+            pause = min(_LONGEST_PAUSE, _PAUSE_EACH * len(self._named[server]))
+            self._next_show[server] = time.monotonic() + pause
+            self._show_all(server)
 
     def _show_all(self, server: str) -> None:
         tools = tuple(one.shared for one in self._named.get(server, {}).values())

@@ -1,7 +1,8 @@
 """The catalog as a caller has it whose entries act as each caller: with the tools and states of its own servers.
 
 A view has the positions of the shared index, so five hundred callers need no index of their own. What a server lists
-for others is not in it. Called for every request of a verified caller; makes a view only when something changed.
+for others is not in it, nor do words of that count in its searches. Called for every request of a verified caller;
+makes a view only when something changed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.search.engine import SearchIndex
 from mcp_optimizer.upstream.state import UpstreamState
 
 _MOST = 2_000
@@ -89,6 +91,7 @@ class OwnViews:
             snapshot,
             whose=principal.id,
             tools=found.tools,
+            index=found.index,
             mask=found.mask,
             baseline_tokens=found.tokens,
             states={**snapshot.states, **states},
@@ -121,8 +124,8 @@ class OwnViews:
         if own.listing is None or own.state.status is not ServerStatus.RUNNING:
             is_new = own.state.status is ServerStatus.RUNNING and own.state.listing.size
             return replace(own.state, status=ServerStatus.STARTING) if is_new else own.state
-        known = {snapshot.names.records[position].name for position in snapshot.names.of_server(own.server)}
-        is_whole = known.issuperset(own.listing.records)
+        names = snapshot.names
+        is_whole = all(names.position(own.server, name) is not None for name in own.listing.records)
         return own.state if is_whole else replace(own.state, status=ServerStatus.STARTING)
 
     def _is_expected(self, state: UpstreamState, principal: Principal) -> bool:
@@ -145,6 +148,7 @@ class OwnViews:
 @dataclass(frozen=True)
 class _Tools:
     tools: tuple[CatalogTool | None, ...]
+    index: SearchIndex
     mask: bytes
     tokens: int
     made_of: tuple[OwnListing | None, ...]
@@ -152,18 +156,25 @@ class _Tools:
     @classmethod
     def of(cls, snapshot: Snapshot, own: Sequence[_Own], named: Name) -> _Tools:
         tools, names = list(snapshot.tools), snapshot.names
-        tokens = snapshot.baseline_tokens
+        tokens, hidden = snapshot.baseline_tokens, set[int]()
         for one in own:
             if one.shows_all:
                 continue
             records: Mapping[str, ToolRecord] = one.listing.records if one.listing is not None else {}
             for position in names.of_server(one.server):
+                if (record := records.get(names.records[position].name)) is None:
+                    hidden.add(position)
                 if (shared := tools[position]) is None:
                     continue
-                mine = _mine(shared, records.get(shared.record.name), named)
+                mine = _mine(shared, record, named)
                 tools[position] = mine
                 tokens += (mine.listed_tokens if mine is not None else 0) - shared.listed_tokens
-        return cls(tuple(tools), bytes(tool is not None for tool in tools), tokens, tuple(one.listing for one in own))
+        index = snapshot.index
+        if hidden:
+            # Whatever is listed only for others must not show, not even in scores.
+            index = index.in_place([position for position in range(len(tools)) if position not in hidden])
+        made_of = tuple(one.listing for one in own)
+        return cls(tuple(tools), index, bytes(tool is not None for tool in tools), tokens, made_of)
 
 
 def _mine(shared: CatalogTool, record: ToolRecord | None, named: Name) -> CatalogTool | None:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 from itertools import compress
 
 from mcp_optimizer.catalog.admissions import Held, Unapproved
-from mcp_optimizer.catalog.tools import CatalogTool, NameTable
+from mcp_optimizer.catalog.tools import CatalogTool, NameTable, ToolRecord
 from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.pins import HeldTool
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.engine import Entry, SearchIndex
+from mcp_optimizer.search.engine import SearchIndex
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.search.words import name_key
@@ -180,20 +181,21 @@ class Snapshot:
         """The snapshot as if only these servers existed: their tools at new positions, and their words. `named` are the
         servers whose names count as server names; None means all.
         """
-        names = self.names
-        at = [position for server in sorted(servers) for position in names.of_server(server)]
-        records = [names.records[position] for position in at]
+        at = [position for server in sorted(servers) for position in self.names.of_server(server)]
+        if self.whose:
+            # The others are those of other callers.
+            at = [position for position in at if self.tools[position] is not None]
         tools = [self.tools[position] for position in at]
-        entries = [Entry(one.server, one.name, one.counts, None, one.successors) for one in records]
         others = ((tool.name, place) for place, tool in enumerate(tools) if tool and tool.name != tool.record.name)
         states = {name: state for name, state in self.states.items() if name in servers}
+        table = self.names.some(at, named, others)
         return replace(
             self,
             tools=tuple(tools),
-            index=self.index.confined(at, entries),
+            index=self.index.confined(at, lambda: [_entry(record) for record in table.records]),
             states=states,
             baseline_tokens=sum(tool.listed_tokens for tool in tools if tool is not None),
-            table=NameTable.of(records, names.servers if named is None else names.servers.among(named), others),
+            table=table,
             mask=None,
             unapproved=self.unapproved.of(states),
             expected=self.expected.intersection(states),
@@ -236,6 +238,10 @@ class Snapshot:
                 or state.status.has_failed
             )
         )
+
+
+def _entry(record: ToolRecord) -> Entry:
+    return Entry(record.server, record.name, record.counts, None, record.successors)
 
 
 class _ByName(Mapping[str, CatalogTool]):

@@ -7,11 +7,13 @@ the other running servers; see `building`.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
+from weakref import WeakValueDictionary
 
 from mcp_optimizer.compression.compress import without_envelope
 from mcp_optimizer.domain.extensions import AppTool, app_tool
@@ -197,6 +199,9 @@ class NameTable:
     """Tools that declare something for hosts that show pages, those of `for_apps` among them."""
     skills: tuple[int, ...] = ()
     """Skills, which are found like tools and listed apart from them."""
+    _parts: WeakValueDictionary[tuple[object, ...], NameTable] = field(
+        default_factory=WeakValueDictionary, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(
@@ -222,6 +227,20 @@ class NameTable:
                 further.setdefault(name, []).append(position)
         ranges = {server: range(start, ends[server]) for server, start in starts.items()}
         return cls(tuple(records), servers, ranges, first, further, beginnings, for_apps, with_page, skills)
+
+    def some(
+        self, positions: Sequence[int], named: Collection[str] | None, others: Iterable[tuple[str, int]]
+    ) -> NameTable:
+        """The table of some tools alone, with `others` as in `of`, shared by all that need the same. `named`: the
+        servers whose names count as such; None means all.
+        """
+        others = tuple(others)
+        among = None if named is None else frozenset(named)
+        key = (array("q", positions).tobytes(), among, others)
+        if (found := self._parts.get(key)) is None:
+            servers = self.servers if among is None else self.servers.among(among)
+            found = self._parts[key] = NameTable.of([self.records[at] for at in positions], servers, others)
+        return found
 
     def named(self, name: str) -> Sequence[int]:
         """Positions of the tools that have, or may get, this name."""

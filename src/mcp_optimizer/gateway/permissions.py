@@ -42,9 +42,12 @@ from mcp_optimizer.upstream.request_errors import RpcError
 _KEPT = 256_000_000
 """Estimated bytes of views to keep; those of the most recently active callers stay."""
 
-_EACH = 3_000
-"""Bytes per tool in the view of a caller confined to some servers: its words, weighted among those of these servers,
-and its vector.
+_EACH = 600
+"""Bytes per tool in the view of a caller confined to some servers: mostly its names."""
+
+_EACH_OF_MANY = 3_000
+"""The same for a caller of so many tools that they have an index of their own: with its words, weighted among those of
+these servers, and its vector.
 """
 
 _WHOLE = 9
@@ -173,7 +176,9 @@ def _made(snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
 
 
 def _weight(snapshot: Snapshot, _rulebook: RuleBook, view: Snapshot) -> int:
-    return (_WHOLE if view.index is snapshot.index else _EACH) * len(view.tools)
+    if view.index is snapshot.index:
+        return _WHOLE * len(view.tools)
+    return (_EACH if view.index.shares_words else _EACH_OF_MANY) * len(view.tools)
 
 
 def can_ask(caller: Caller) -> bool:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.lexical import LexicalIndex
+from mcp_optimizer.search.lexical import WordIndex
 from mcp_optimizer.search.words import terms
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _PLACES = tuple(terms("path paths directory folder"))
 _ELSEWHERE = tuple(terms("owner project url bucket account workspace"))
 
 
-def at_hand(index: LexicalIndex, query: str) -> NDArray[np.int64]:
+def at_hand(index: WordIndex, query: str) -> NDArray[np.int64]:
     """The tools that take a path and nothing that is elsewhere, if the request is about this machine."""
     if not _HERE.search(query):
         return np.zeros(0, dtype=np.int64)

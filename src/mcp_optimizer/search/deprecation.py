@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.lexical import Floats
+from mcp_optimizer.search.lexical import Floats, Integers
 from mcp_optimizer.search.words import name_key
 
 if TYPE_CHECKING:
@@ -99,6 +99,13 @@ class Superseded:
             for at in marked
         ]
         return cls(np.array(marked, dtype=np.int64), np.array(news, dtype=np.int64))
+
+    def some(self, positions: Integers) -> Superseded:
+        """The same for some tools, in ascending order, among which are all or none of each server."""
+        is_here = np.isin(self.old, positions)
+        old, new = self.old[is_here], self.new[is_here]
+        here = np.where(np.isin(new, positions), np.searchsorted(positions, new), -1)
+        return Superseded(np.searchsorted(positions, old), here)
 
     def moved(self, scores: Floats, eligible: NDArray[np.bool_] | None) -> Floats:
         """The scores, with each successor raised to at least its predecessor's score, and the predecessor below it."""

@@ -8,7 +8,9 @@ tools (web search, code, files) are returned. Knows positions, not servers or ca
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,7 +22,6 @@ from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.actions import asks_to_destroy
 from mcp_optimizer.search.at_hand import worded_as_here
-from mcp_optimizer.search.deprecation import Superseded
 from mcp_optimizer.search.doubt import (
     MOST_JUDGED,
     SURE,
@@ -33,10 +34,9 @@ from mcp_optimizer.search.doubt import (
     is_short,
 )
 from mcp_optimizer.search.generality import LEAST_COSINE, MOST, Generality
+from mcp_optimizer.search.index_parts import Entry, IndexParts, PartsInPlace, PartsOfIndex, SomeParts
 from mcp_optimizer.search.languages import translated
-from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vector, Vocabulary
-from mcp_optimizer.search.lexical import translated as renumbered
-from mcp_optimizer.search.name_index import Names
+from mcp_optimizer.search.lexical import FIELDS, Floats, Vector, Vocabulary
 from mcp_optimizer.search.overlap import LOOKED_AT, RankedTool, counterparts
 from mcp_optimizer.search.ranker import (
     EXACT_NAME_BONUS,
@@ -55,78 +55,11 @@ from mcp_optimizer.search.ranker import (
 )
 from mcp_optimizer.search.tool_texts import keywords_read, query_parts, request_read
 from mcp_optimizer.search.typing_errors import Grouped, grouped, repaired
-from mcp_optimizer.search.vectors import VectorIndex
+from mcp_optimizer.search.vectors import EXACT_UP_TO
 from mcp_optimizer.search.words import terms, words
 
 BUNDLED: Final = "bundled:"
 """How the name of the bundled encoder begins."""
-
-_FEW = 1_000
-"""Maximum tools for which the parts are built on demand, which takes some hundredths of a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """The data of a tool that the index needs. `vector` is None until the tool is embedded."""
-
-    server: str
-    name: str
-    counts: TermCounts
-    vector: Vector | None = None
-    successors: tuple[str, ...] | None = None
-    """The name keys of the tools that a deprecated tool points to; None if it is not deprecated."""
-
-
-class IndexParts:
-    """The parts of one index. A part that two threads need at once may be built twice."""
-
-    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary | None, *, has_vectors: bool) -> None:
-        """Without a vocabulary, this belongs to a confined index and has only the terms of its own tools."""
-        self._entries = entries
-        self._vocabulary = vocabulary
-        self._has_vectors = has_vectors
-        self._size = len(entries)
-        if self._size > _FEW and vocabulary is not None:
-            self._build()
-
-    def _build(self) -> None:
-        for part in (IndexParts.lexical, IndexParts.names, IndexParts.superseded, IndexParts.vectors):
-            part.__get__(self)
-        # The entries hold vectors that are now in the matrix too.
-        self._entries = ()
-
-    @lazy
-    def lexical(self) -> LexicalIndex:
-        counts = [entry.counts for entry in self._entries]
-        if self._vocabulary is None:
-            vocabulary = Vocabulary()
-            return LexicalIndex([renumbered(one, vocabulary) for one in counts], vocabulary)
-        return LexicalIndex(counts, self._vocabulary)
-
-    @lazy
-    def names(self) -> Names:
-        return Names.of([(entry.server, entry.name) for entry in self._entries])
-
-    @lazy
-    def superseded(self) -> Superseded:
-        return Superseded.of([(entry.server, entry.name, entry.successors) for entry in self._entries])
-
-    @lazy
-    def vectors(self) -> VectorIndex:
-        return VectorIndex([entry.vector for entry in self._entries] if self._has_vectors else [])
-
-    def vector_at(self, position: int) -> Vector | None:
-        """The vector of one tool, or None."""
-        if self._entries:
-            return self._entries[position].vector if self._has_vectors else None
-        return self.vectors.row(position)
-
-    def rows(self) -> Sequence[Vector | None]:
-        """The vector of each tool, or None."""
-        if self._entries:
-            return [entry.vector if self._has_vectors else None for entry in self._entries]
-        return self.vectors.rows(self._size)
-
 
 logger = logging.getLogger(__name__)
 
@@ -211,6 +144,11 @@ def learned(encoder: str) -> Fusion:
     return read_fusion(stored.read_text(encoding="utf-8"), encoder)
 
 
+def _key_of(positions: array[int], kind: str = "") -> bytes:
+    """Short, because hundreds of callers may see thousands of tools each."""
+    return hashlib.sha256(kind.encode() + positions.tobytes()).digest()
+
+
 def _hit(position: np.int64, likelihood: np.float32, named: Collection[int] = (), *, is_general: bool = False) -> Hit:
     return Hit(int(position), round(float(likelihood), 4), is_general, int(position) in named)
 
@@ -223,30 +161,68 @@ class SearchIndex:
         entries: Sequence[Entry],
         vocabulary: Vocabulary | None,
         encoder: Encoder | None = None,
-        whole: tuple[SearchIndex, Sequence[int]] | None = None,
+        whole: tuple[SearchIndex, array[int]] | None = None,
+        parts: PartsOfIndex | None = None,
     ) -> None:
-        """Without a vocabulary, this is a confined index with some positions of the `whole` index."""
-        self.size = len(entries)
-        self._known_parts: WeakValueDictionary[tuple[int, ...], SearchIndex] = WeakValueDictionary()
-        self._whole = whole
-        has_vectors = encoder is not None and any(entry.vector is not None for entry in entries)
-        self._encoder = encoder if has_vectors else None
-        self._parts = IndexParts(entries, vocabulary, has_vectors=has_vectors)
-
-    def confined(self, positions: Sequence[int], entries: Sequence[Entry]) -> SearchIndex:
-        """An index of some of the tools, for callers that may not see the others: words of hidden tools affect neither
-        the rarity of words nor the correction of requests. `entries` need no vectors. Built at its first search, and
-        shared by callers that see the same tools.
+        """Without a vocabulary, this is an index of some tools, at some positions of the `whole` one; with `parts`,
+        which share those of that one, it needs no entries.
         """
-        key = tuple(positions)
+        self.size = len(entries) if whole is None else len(whole[1])
+        self._known_parts: WeakValueDictionary[bytes, SearchIndex] = WeakValueDictionary()
+        self._whole = whole
+        if parts is None:
+            has_vectors = encoder is not None and any(entry.vector is not None for entry in entries)
+            parts = IndexParts(entries, vocabulary, has_vectors=has_vectors)
+        else:
+            has_vectors = encoder is not None and not parts.vectors.missing.all()
+        self._encoder = encoder if has_vectors else None
+        self._parts = parts
+
+    def confined(self, positions: Sequence[int], entries: Callable[[], Sequence[Entry]]) -> SearchIndex:
+        """An index of some of the tools, in ascending order, for callers that may not see the others: words of hidden
+        tools affect neither the rarity of words nor the correction of requests. Shared by callers that see the same
+        tools. `entries` are those of the tools, without vectors; they are needed for many tools only.
+        """
+        if self._whole is not None:
+            whole, own = self._whole
+            return whole.confined([own[position] for position in positions], entries)
+        places = array("i", positions)
+        key = _key_of(places)
         if (found := self._known_parts.get(key)) is None:
-            seen = [replace(one, vector=self._parts.vector_at(at)) for at, one in zip(key, entries, strict=True)]
-            found = self._known_parts[key] = SearchIndex(seen, None, self._encoder, (self, key))
+            found = self._known_parts[key] = self._some(places, entries)
         return found
+
+    def _some(self, positions: array[int], entries: Callable[[], Sequence[Entry]]) -> SearchIndex:
+        whole = self._parts
+        if isinstance(whole, IndexParts) and len(positions) <= EXACT_UP_TO:
+            return SearchIndex((), None, self._encoder, (self, positions), SomeParts(whole, positions))
+        seen = [replace(one, vector=whole.vector_at(at)) for at, one in zip(positions, entries(), strict=True)]
+        return SearchIndex(seen, None, self._encoder, (self, positions))
+
+    def in_place(self, positions: Sequence[int]) -> SearchIndex:
+        """The same for callers who see most of the tools, or other tools each: all keep their positions, and only these
+        may be allowed in a search.
+        """
+        assert isinstance(self._parts, IndexParts)
+        places = array("i", positions)
+        key = _key_of(places, "in place")
+        if (found := self._known_parts.get(key)) is None:
+            whole, parts = (self, self.everywhere), PartsInPlace(self._parts, places)
+            found = self._known_parts[key] = SearchIndex((), None, self._encoder, whole, parts)
+        return found
+
+    @lazy
+    def everywhere(self) -> array[int]:
+        return array("i", range(self.size))
 
     def spelt_like(self, name: str) -> Sequence[int]:
         """The tools whose name, with or without the server's, has exactly these words, however they are joined."""
         return self._parts.names.spelt_like(name)
+
+    @property
+    def shares_words(self) -> bool:
+        """Whether this is an index of some tools that has no words or vectors of its own."""
+        return not isinstance(self._parts, IndexParts)
 
     @property
     def by_words_only(self) -> bool:
@@ -439,7 +415,8 @@ class SearchIndex:
             # A tool's generality does not depend on other tools, and computing it embeds a dozen texts.
             whole, positions = self._whole
             known = whole.generality
-            return None if known is None else known.some(positions)
+            is_in_place = positions is whole.everywhere
+            return known if known is None or is_in_place else known.some(positions)
         encoder = self._encoder
         if encoder is None:
             return None

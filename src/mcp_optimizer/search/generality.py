@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.lexical import Floats, LexicalIndex
+from mcp_optimizer.search.lexical import Floats, WordIndex
 from mcp_optimizer.search.words import terms
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Generality:
     """The same for the first kind alone, a search of the web."""
 
     @classmethod
-    def of(cls, index: LexicalIndex, cosines: Callable[[list[str]], Floats]) -> Generality:
+    def of(cls, index: WordIndex, cosines: Callable[[list[str]], Floats]) -> Generality:
         """`cosines` returns texts x tools."""
         rows = cosines(list(KINDS))
         has_words = np.stack([index.field_scores(terms(asked), "all") > 0 for asked in KINDS.values()])

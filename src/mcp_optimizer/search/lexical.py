@@ -1,16 +1,19 @@
 """Ranks by BM25 over the fields of tools, with numpy. Called by the ranker.
 
 Everything that does not depend on the query is computed when the index is built, so a query takes a few slices and
-additions: about a millisecond for 10,000 tools. An index never changes; a new one replaces it.
+additions: about a millisecond for 10,000 tools. An index never changes; a new one replaces it. Some of its tools can be
+ranked as if there were no others, without an index of their own.
 """
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.runtime.lazy_numpy import np
@@ -21,14 +24,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
-    Integers = NDArray[np.int32]
+    Integers = NDArray[np.integer[Any]]
+    Counts = NDArray[np.uint16]
     Vector = Floats | bytes
     """Bytes are numbers in single precision, little-endian, as stored in the database."""
 else:
-    Floats = Vector = Any
+    Floats = Integers = Vector = Any
 
 FIELDS = ("name", "server", "description", "parameters", "all")
 """`all` joins the other four, to match queries whose words are spread over several fields."""
+
+_SHARED = FIELDS[:2]
+"""The fields of which it matters what part of them a query contains."""
 
 _ALL = FIELDS.index("all")
 _NAME_REPEATS = 2
@@ -41,9 +48,6 @@ _MOST = 65_535
 
 _TOGETHER = 2_000
 """Tools whose terms are joined in one step."""
-
-_AT_ONCE = 500_000
-"""Terms that are added up in one step; the interpreter is released between steps."""
 
 _K1 = 1.2
 _B = 0.75
@@ -131,88 +135,74 @@ def translated(counts: TermCounts, vocabulary: Vocabulary) -> TermCounts:
     return TermCounts(keys, counts.counts, counts.lengths, vocabulary)
 
 
-class LexicalIndex:
-    """An immutable BM25 index: the tools that have a term in a field, and how much that counts."""
+class WordIndex(ABC):
+    """Ranks tools by words. What it needs of its tools: those that have a term in a field, and how much that counts."""
 
-    def __init__(self, documents: Sequence[TermCounts], vocabulary: Vocabulary) -> None:
-        self.size = len(documents)
-        self._vocabulary = vocabulary
-        self._starts = np.zeros(1, dtype=np.int64)
-        self._documents: Integers = np.zeros(0, dtype=np.int32)
-        self._impacts: Floats = np.zeros(0, dtype=np.float32)
-        self._shares: Floats = np.zeros(0, dtype=np.float32)
-        if documents:
-            self._build(documents, len(vocabulary) * len(FIELDS))
+    size: int
+    """Positions of tools; every result has a value for each."""
+    _count: int
+    """Tools that count."""
+    _vocabulary: Vocabulary
 
-    def _build(self, documents: Sequence[TermCounts], key_count: int) -> None:
-        keys, counts, owners, lengths = _columns(documents)
-        order = np.argsort(keys, kind="stable")
-        keys, counts, owners = keys[order], counts[order], owners[order]
-        self._starts = np.searchsorted(keys, np.arange(key_count + 1, dtype=np.int32))
-        self._documents = owners
-        # Lengths relative to the field's average: a word counts less in a long field.
-        relative = lengths / np.maximum(lengths.mean(axis=0), 1e-6)
-        fields = keys % len(FIELDS)
-        rarity = _rarity(self.size, np.diff(self._starts)).astype(np.float32)[keys]
-        self._impacts = rarity * counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * relative[owners, fields]))
-        # Each term's share of its field's total rarity: the shares of a query's terms add up to the part of the field
-        # that the query contains.
-        whole = np.zeros(self.size * len(FIELDS), dtype=np.float32)
-        places = owners * len(FIELDS) + fields
-        for at in range(0, len(places), _AT_ONCE):
-            np.add.at(whole, places[at : at + _AT_ONCE], rarity[at : at + _AT_ONCE])
-        self._shares = rarity / whole[places]
+    @abstractmethod
+    def _having(self, number: int, field: int) -> Integers:
+        """The tools that have a term in a field."""
+
+    @abstractmethod
+    def _impacts_of(self, number: int, field: int) -> tuple[Integers, Floats]:
+        """The same, and how much the term counts for each."""
+
+    @abstractmethod
+    def _shares_of(self, number: int, field: int) -> tuple[Integers, Floats]:
+        """The same, and the term's share of the total rarity of what each has in that field, one of `_SHARED`."""
+
+    @abstractmethod
+    def known_terms(self) -> list[str]:
+        """Every term that at least one tool has."""
 
     def knows(self, term: str) -> bool:
         """Whether any tool has this term."""
         number = self._vocabulary.find(term)
-        if number is None:
-            return False
-        begin, end = self._run(number, _ALL)
-        return end > begin
-
-    def known_terms(self) -> list[str]:
-        """Every term that at least one tool has."""
-        runs = np.diff(self._starts)[_ALL :: len(FIELDS)]
-        return [self._vocabulary.term(int(number)) for number in np.flatnonzero(runs)]
+        return number is not None and len(self._having(number, _ALL)) > 0
 
     def scores(self, query: Iterable[str], zeros: Floats | None = None) -> Floats:
         """BM25 of every tool in every field (fields x tools), in `zeros` if given; each term counts once."""
         found = np.zeros((len(FIELDS), self.size), dtype=np.float32) if zeros is None else zeros
         for number in self._numbers(query):
             for field in range(len(FIELDS)):
-                begin, end = self._run(number, field)
-                if end > begin:
+                tools, impacts = self._impacts_of(number, field)
+                if len(tools):
                     # A tool occurs once in a posting list, so plain indexed addition is safe.
-                    found[field, self._documents[begin:end]] += self._impacts[begin:end]
+                    found[field, tools] += impacts
         return found
 
     def field_scores(self, query: Iterable[str], field: str) -> Floats:
         """BM25 of every tool in one field."""
-        return self._sum(query, field, self._impacts)
+        result = np.zeros(self.size, dtype=np.float32)
+        for number in self._numbers(query):
+            tools, impacts = self._impacts_of(number, FIELDS.index(field))
+            result[tools] += impacts
+        return result
 
     def named(self, query: Iterable[str], field: str) -> Floats:
-        """The part of each tool's field that the query contains, from 0 to 1."""
-        return self._sum(query, field, self._shares)
+        """The part of each tool's name, or of its server's, that the query contains, from 0 to 1."""
+        result = np.zeros(self.size, dtype=np.float32)
+        for number in self._numbers(query):
+            tools, shares = self._shares_of(number, _SHARED.index(field))
+            result[tools] += shares
+        return result
 
     def met(self, query: Iterable[str]) -> Floats:
         """The part of the query that each tool covers, from 0 to 1; a word that no tool has counts as the rarest."""
         result, whole = np.zeros(self.size, dtype=np.float32), 0.0
         for term in dict.fromkeys(query):
             number = self._vocabulary.find(term)
-            begin, end = (0, 0) if number is None else self._run(number, _ALL)
-            weight = float(_rarity(self.size, end - begin))
+            tools = _nowhere() if number is None else self._having(number, _ALL)
+            weight = float(_rarity(self._count, len(tools)))
             whole += weight
-            result[self._documents[begin:end]] += np.float32(weight)
+            result[tools] += np.float32(weight)
         if whole > 0.0:
             result /= np.float32(whole)
-        return result
-
-    def _sum(self, query: Iterable[str], field: str, values: Floats) -> Floats:
-        result = np.zeros(self.size, dtype=np.float32)
-        for number in self._numbers(query):
-            begin, end = self._run(number, FIELDS.index(field))
-            result[self._documents[begin:end]] += values[begin:end]
         return result
 
     def _numbers(self, query: Iterable[str]) -> Iterator[int]:
@@ -220,6 +210,92 @@ class LexicalIndex:
             number = self._vocabulary.find(term)
             if number is not None:
                 yield number
+
+
+class LexicalIndex(WordIndex):
+    """An immutable BM25 index of all tools of a catalog."""
+
+    def __init__(self, documents: Sequence[TermCounts], vocabulary: Vocabulary) -> None:
+        self.size = self._count = len(documents)
+        self._vocabulary = vocabulary
+        self._of = documents
+        self._starts = np.zeros(1, dtype=np.int64)
+        self._documents: Integers = np.zeros(0, dtype=np.int32)
+        self._counts: Counts = np.zeros(0, dtype=np.uint16)
+        self._impacts: Floats = np.zeros(0, dtype=np.float32)
+        self._totals: Floats = np.zeros((0, len(_SHARED)), dtype=np.float32)
+        self.lengths: Floats = np.zeros((0, len(FIELDS)), dtype=np.float32)
+        """Of all fields of all tools (tools x fields)."""
+        self._shared_keys: Integers = np.zeros(0, dtype=np.int32)
+        """The keys in the fields of `_SHARED`, tool by tool; `_shared_starts` says where those of each begin."""
+        self._shared_starts = np.zeros(1, dtype=np.int64)
+        if documents:
+            self._build(documents, len(vocabulary) * len(FIELDS))
+
+    def _build(self, documents: Sequence[TermCounts], key_count: int) -> None:
+        keys, counts, owners, self.lengths = _columns(documents)
+        is_shared = keys % len(FIELDS) < len(_SHARED)
+        self._shared_keys, sharing = keys[is_shared], owners[is_shared]
+        self._shared_starts = np.searchsorted(sharing, np.arange(self.size + 1))
+        order = np.argsort(keys, kind="stable")
+        keys, counts, owners = keys[order], counts[order], owners[order]
+        self._starts = np.searchsorted(keys, np.arange(key_count + 1, dtype=np.int32))
+        self._documents, self._counts = owners, counts
+        rarity = _rarity(self.size, np.diff(self._starts)).astype(np.float32)
+        relative = self.lengths / _average(self.lengths)
+        self._impacts = _impacts(rarity[keys], counts, relative[owners, keys % len(FIELDS)])
+        self._totals = _totals(self.size, self._shared_keys, sharing, rarity[self._shared_keys])
+
+    def some(self, positions: Integers, *, in_place: bool = False) -> LexicalPart:
+        """The index that these tools, in ascending order, would have alone; `in_place`: at their positions in this one,
+        where the others then have no words.
+        """
+        return LexicalPart(self, positions, in_place=in_place)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._vocabulary
+
+    def known_terms(self) -> list[str]:
+        runs = np.diff(self._starts)[_ALL :: len(FIELDS)]
+        return [self._vocabulary.term(int(number)) for number in np.flatnonzero(runs)]
+
+    def known_terms_of(self, positions: Integers) -> list[str]:
+        """Every term that at least one of these tools has. Sorted: by their numbers, they would show in which order the
+        tools came that had each first.
+        """
+        keys = _columns([self._of[position] for position in positions])[0] if len(positions) else _nowhere()
+        numbers = np.unique(keys[keys % len(FIELDS) == _ALL]) // len(FIELDS)
+        return sorted(self._vocabulary.term(int(number)) for number in numbers)
+
+    def postings(self, number: int, field: int) -> tuple[Integers, Counts]:
+        """The tools that have a term in a field, in ascending order, and how often."""
+        begin, end = self._run(number, field)
+        return self._documents[begin:end], self._counts[begin:end]
+
+    def totals_of(self, positions: Integers) -> Floats:
+        """The total rarity of the terms of these tools in each field of `_SHARED`, if there were no others."""
+        begins = self._shared_starts[positions]
+        counts = self._shared_starts[positions + 1] - begins
+        owners = np.repeat(np.arange(len(positions)), counts)
+        # The places begin .. begin + count of each tool, one tool after the other.
+        places = np.arange(len(owners)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
+        keys = self._shared_keys[places]
+        # A tool has a term once in a field.
+        _, which, frequency = np.unique(keys, return_inverse=True, return_counts=True)
+        return _totals(len(positions), keys, owners, _rarity(len(positions), frequency).astype(np.float32)[which])
+
+    def _having(self, number: int, field: int) -> Integers:
+        begin, end = self._run(number, field)
+        return self._documents[begin:end]
+
+    def _impacts_of(self, number: int, field: int) -> tuple[Integers, Floats]:
+        begin, end = self._run(number, field)
+        return self._documents[begin:end], self._impacts[begin:end]
+
+    def _shares_of(self, number: int, field: int) -> tuple[Integers, Floats]:
+        tools = self._having(number, field)
+        return tools, np.float32(_rarity(self.size, len(tools))) / self._totals[tools, field]
 
     def _run(self, number: int, field: int) -> tuple[int, int]:
         """The start and end of the posting list of a term in a field."""
@@ -230,7 +306,65 @@ class LexicalIndex:
         return int(self._starts[key]), int(self._starts[key + 1])
 
 
-def _columns(documents: Sequence[TermCounts]) -> tuple[Integers, Floats, Integers, Floats]:
+class LexicalPart(WordIndex):
+    """Some tools of an index, weighted as if there were no others: no value depends on a tool that is not among them.
+
+    It has no posting lists of its own but looks its tools up in those of the whole index, and weights what it finds
+    when it is asked. For each tool it holds a few numbers, where an index of its own would hold all words.
+    """
+
+    def __init__(self, whole: LexicalIndex, positions: Integers, *, in_place: bool) -> None:
+        self.size = whole.size if in_place else len(positions)
+        self._count = len(positions)
+        self._vocabulary = whole.vocabulary
+        self._whole = whole
+        self._positions: Integers = positions.astype(np.int32, copy=False)
+        self._in_place = in_place
+        self._totals: Floats = np.zeros((0, len(_SHARED)), dtype=np.float32)
+        self._average: Floats = np.zeros(len(FIELDS), dtype=np.float32)
+        if self._count:
+            self._totals = whole.totals_of(positions)
+            self._average = _average(whole.lengths[positions])
+
+    def known_terms(self) -> list[str]:
+        return self._whole.known_terms_of(self._positions)
+
+    def _having(self, number: int, field: int) -> Integers:
+        return self._placed(self._found(number, field)[0])
+
+    def _impacts_of(self, number: int, field: int) -> tuple[Integers, Floats]:
+        found, counts = self._found(number, field)
+        relative = self._whole.lengths[self._positions[found], field] / self._average[field]
+        return self._placed(found), _impacts(np.float32(_rarity(self._count, len(found))), counts, relative)
+
+    def _shares_of(self, number: int, field: int) -> tuple[Integers, Floats]:
+        found, _ = self._found(number, field)
+        return self._placed(found), np.float32(_rarity(self._count, len(found))) / self._totals[found, field]
+
+    def _placed(self, found: Integers) -> Integers:
+        return self._positions[found] if self._in_place else found
+
+    def _found(self, number: int, field: int) -> tuple[Integers, Counts]:
+        """Those of these tools that have a term in a field, by their places among these, and how often."""
+        everywhere, counts = self._whole.postings(number, field)
+        if not len(everywhere) or not self._count:
+            return _nowhere(), counts[:0]
+        # Each of the fewer is looked up among the more.
+        if len(everywhere) < self._count:
+            at = np.minimum(np.searchsorted(self._positions, everywhere), self._count - 1)
+            is_here = self._positions[at] == everywhere
+            return at[is_here], counts[is_here]
+        at = np.minimum(np.searchsorted(everywhere, self._positions), len(everywhere) - 1)
+        here = np.flatnonzero(everywhere[at] == self._positions)
+        return here, counts[at[here]]
+
+
+@cache
+def _nowhere() -> Integers:
+    return np.zeros(0, dtype=np.int64)
+
+
+def _columns(documents: Sequence[TermCounts]) -> tuple[Integers, Counts, Integers, Floats]:
     """The terms of all tools as columns: their keys, counts and tools; and each tool's field lengths, as a row.
 
     Joined a few tools at a time, because joining and repeating hold the interpreter: 200,000 tools at once would stop
@@ -245,7 +379,28 @@ def _columns(documents: Sequence[TermCounts]) -> tuple[Integers, Floats, Integer
         lengths = np.frombuffer(b"".join([counts.lengths for counts in some]), dtype=np.int32)
         steps.append((keys, counts, owners, lengths))
     keys, counts, owners, lengths = map(np.concatenate, zip(*steps, strict=True))
-    return keys, counts.astype(np.float32), owners, lengths.reshape(-1, len(FIELDS)).astype(np.float32)
+    return keys, counts, owners, lengths.reshape(-1, len(FIELDS)).astype(np.float32)
+
+
+def _average(lengths: Floats) -> Floats:
+    """Of each field. A word counts less in a field that is long for its kind."""
+    found: Floats = np.maximum(lengths.mean(axis=0), np.float32(1e-6))
+    return found
+
+
+def _impacts(rarity: Floats | np.float32, counts: Counts, relative: Floats) -> Floats:
+    """How much a term counts for tools that have it this often in a field of this length."""
+    often = counts.astype(np.float32)
+    return np.asarray(rarity * often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * relative)), dtype=np.float32)
+
+
+def _totals(size: int, keys: Integers, owners: Integers, rarity: Floats) -> Floats:
+    """The total rarity of each tool's terms in each field of `_SHARED` (tools x fields), of the keys in these fields.
+    Added up in double precision, so that the order of the terms does not show.
+    """
+    places = owners.astype(np.int64) * len(_SHARED) + keys % len(FIELDS)
+    found = np.bincount(places, weights=rarity, minlength=size * len(_SHARED))
+    return found.reshape(size, len(_SHARED)).astype(np.float32)
 
 
 def _rarity(size: int, frequency: NDArray[np.int64] | int) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.actions import actions, asks_to_destroy, negated
 from mcp_optimizer.search.at_hand import AT_HAND, at_hand
 from mcp_optimizer.search.deprecation import Superseded, none_superseded
-from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex
+from mcp_optimizer.search.lexical import FIELDS, Floats, WordIndex
 from mcp_optimizer.search.name_index import Names, is_identifier
 from mcp_optimizer.search.tool_texts import query_parts, split_words
 from mcp_optimizer.search.words import terms, words
@@ -181,7 +181,7 @@ class Cosines:
     """The vector of the whole query."""
 
 
-def feature_matrix(index: LexicalIndex, names: Names, query: str, cosines: Cosines | None) -> Floats:
+def feature_matrix(index: WordIndex, names: Names, query: str, cosines: Cosines | None) -> Floats:
     """Every tool's features (features x tools), in the order of `FEATURES`; cosines are zero if not given."""
     return with_cosines(word_features(index, names, query), cosines)
 
@@ -194,7 +194,7 @@ def with_cosines(matrix: Floats, cosines: Cosines | None) -> Floats:
     return matrix
 
 
-def word_features(index: LexicalIndex, names: Names, query: str) -> Floats:
+def word_features(index: WordIndex, names: Names, query: str) -> Floats:
     """Every tool's features that need no encoder; the others are zero."""
     asked, parts = asked_terms(index, query), query_parts(query)
     matrix = np.zeros((len(FEATURES), index.size), dtype=np.float32)
@@ -220,7 +220,7 @@ def word_features(index: LexicalIndex, names: Names, query: str) -> Floats:
     return matrix
 
 
-def asked_terms(index: LexicalIndex, query: str) -> list[str]:
+def asked_terms(index: WordIndex, query: str) -> list[str]:
     """The terms of a query. A name like GitHub is split like an identifier, and also kept as one word if known."""
     joined = [term for name in _BRAND.findall(query) for term in terms(name.lower()) if index.knows(term)]
     return terms(query) + joined
@@ -282,7 +282,7 @@ class RankAdjustments:
 
 
 def rank(
-    index: LexicalIndex,
+    index: WordIndex,
     names: Names,
     query: str,
     cosines: Cosines | None,
@@ -349,7 +349,7 @@ def _unasked(names: Names, query: str, exact: Sequence[int]) -> Positions:
 
 
 def contributions(
-    index: LexicalIndex,
+    index: WordIndex,
     names: Names,
     query: str,
     cosines: Cosines | None,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.runtime.lazy_numpy import np
-from mcp_optimizer.search.lexical import Floats, Vector
+from mcp_optimizer.search.lexical import Floats, Integers, Vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,6 +53,14 @@ class VectorIndex:
         found: Floats = self._vectors[position]
         return found
 
+    def some(self, positions: Integers) -> VectorPart:
+        """The vectors of some tools, which are not copied."""
+        return VectorPart(self, positions)
+
+    def at(self, positions: Integers) -> Floats | None:
+        """The vectors of these tools, a row each; None if the index has no vectors."""
+        return None if self._vectors is None else self._vectors[positions].astype(np.float32)
+
     def _prepare(self, vectors: Floats) -> None:
         step = max(1, len(vectors) // _SAMPLE)
         sample = vectors[::step]
@@ -78,6 +86,30 @@ class VectorIndex:
             candidates = np.flatnonzero(row >= np.partition(row, len(row) - count)[len(row) - count])
             row[candidates] = _products(query[None], self._vectors[candidates].astype(np.float32))[0]
         return near
+
+
+class VectorPart:
+    """Some vectors of an index, by their positions among themselves: exact, because callers have few tools."""
+
+    def __init__(self, whole: VectorIndex, positions: Integers) -> None:
+        self._whole = whole
+        self._positions = positions
+        self.missing = np.zeros(0, dtype=np.bool_) if whole.is_empty else whole.missing[positions]
+
+    def row(self, position: int) -> Floats | None:
+        """The vector of one tool, or None if it is missing."""
+        return self._whole.row(int(self._positions[position]))
+
+    def rows(self, count: int) -> list[Floats | None]:
+        """The vectors, or None where missing."""
+        return [self.row(position) for position in range(count)]
+
+    def cosines(self, queries: Floats) -> Floats:
+        """The cosines, queries x tools."""
+        vectors = self._whole.at(self._positions)
+        if vectors is None:
+            return np.zeros((len(queries), len(self.missing)), dtype=np.float32)
+        return _products(queries, vectors)
 
 
 def _products(queries: Floats, vectors: NDArray[Any]) -> Floats:

@@ -103,6 +103,45 @@ async def test_five_hundred_callers_with_the_same_list_share_one_and_the_index_h
     assert desk.catalog.snapshot.index.size == 2
 
 
+async def found_by_ada(*others: McpTool) -> list[list[tuple[str, float]]]:
+    """What Ada finds, and how well it fits, when Bob is listed these tools beside hers."""
+    desk = Desk()
+    await desk.lists(ADA, NOTE, mcp_tool("read_falcon", "Read what is known of a falcon."), mcp_tool("write", "Write."))
+    if others:
+        await desk.lists(BOB, NOTE, *others)
+    view = desk.seen(ADA)
+    found = []
+    for request in ("read a note", "what is known of the flacon", "read a wallpaer", "merlin", "write_it"):
+        result = view.index.search(request, "", view.allowed, 9)
+        found.append([(view.at([hit.position])[0].name, hit.score) for hit in result.hits])
+    return found
+
+
+async def test_what_others_are_listed_changes_neither_the_scores_nor_the_corrections_of_a_search() -> None:
+    alone = await found_by_ada()
+    others = [
+        mcp_tool(f"read_merlin_{number}", "Read what is known of the flacon of a merlin.") for number in range(20)
+    ]
+    assert (
+        await found_by_ada(*others, mcp_tool("wallpaer", "Read a wallpaer."), mcp_tool("write_it", "Write it."))
+        == alone
+    )
+
+
+async def test_five_hundred_callers_with_a_tool_of_their_own_each_find_it_and_no_other_s() -> None:
+    desk = Desk()
+    callers = [Principal(f"key:{number}", f"key:{number}") for number in range(500)]
+    for caller in callers:
+        own = mcp_tool(f"diary_of_{caller.id[4:]}", "Read the diary.")
+        listing = Listing(tuple(map(Definition.of, (NOTE, own))))
+        desk.listings.on_state(caller, UpstreamState(desk.spec, ServerStatus.RUNNING, listing))
+    await desk.listings.settled()
+    await desk.catalog.caught_up()
+    assert desk.shown < 50
+    for caller in callers:
+        assert desk.names(caller) == {"read_page", "read_note", f"diary_of_{caller.id[4:]}"}
+
+
 async def test_a_view_is_made_again_only_after_a_change() -> None:
     desk = Desk()
     await desk.lists(ADA, NOTE)

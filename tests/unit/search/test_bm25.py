@@ -21,7 +21,6 @@ def index(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Le
     if request.param == "in many steps":
         # As with many tools.
         monkeypatch.setattr(lexical, "_TOGETHER", 3)
-        monkeypatch.setattr(lexical, "_AT_ONCE", 7)
     vocabulary = Vocabulary()
     documents = [Document(**text) for text in GOLDEN["documents"]]
     return LexicalIndex([count_terms(document, vocabulary) for document in documents], vocabulary)

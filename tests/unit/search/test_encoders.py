@@ -21,7 +21,8 @@ from mcp_optimizer.search.encoders.onnx import OnnxEncoder
 from mcp_optimizer.search.encoders.onnx_model import WordPieces
 from mcp_optimizer.search.encoders.remote import RemoteEncoder
 from mcp_optimizer.search.encoders.static import StaticEncoder
-from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
+from mcp_optimizer.search.engine import Encoder, SearchIndex
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import Floats, Vocabulary, count_terms
 from mcp_optimizer.search.tool_texts import document, tool_text
 from tests.unit.catalogs import mcp_tool

@@ -9,7 +9,8 @@ import pytest
 
 from mcp_optimizer.catalog.tools import make_records
 from mcp_optimizer.domain.tools import Definition
-from mcp_optimizer.search.engine import Entry, SearchIndex
+from mcp_optimizer.search.engine import SearchIndex
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.search.tool_texts import KEYWORD_CHARS, REQUEST_CHARS, REQUEST_WORDS, keywords_read, request_read
 from tests.unit.catalogs import mcp_tool

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex, SearchResult, learned
+from mcp_optimizer.search.engine import Encoder, SearchIndex, SearchResult, learned
+from mcp_optimizer.search.index_parts import Entry
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, Vocabulary, count_terms
 from mcp_optimizer.search.ranker import FEATURES, FIT_FEATURES, Mask
 from mcp_optimizer.search.tool_texts import Document, document, tool_text
