@@ -31,7 +31,7 @@ from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.conformance.auth_caller import SCENARIO, managed_auth, run_as_caller
 from tests.conformance.auth_own_login import run_with_own_login
-from tests.e2e.raw_clients import MODERN
+from tests.e2e.raw_clients import MODERN, PATIENCE
 from tests.waiting import until
 
 NAME = "remote"
@@ -104,8 +104,8 @@ async def until_up(optimizer: Optimizer, before: UpstreamState) -> None:
         state = optimizer.servers()[0]
         return state.status is not ServerStatus.STARTING and state is not before
 
-    await until(is_decided, "the server comes up, or asks again")
-    await optimizer.wait_for_servers(10)
+    await until(is_decided, "the server comes up, or asks again", PATIENCE)
+    await optimizer.wait_for_servers(PATIENCE)
 
 
 def main() -> None:
