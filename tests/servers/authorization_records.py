@@ -23,6 +23,7 @@ COUNTS = (
     "own_tokens",  # tokens for client credentials
     "exchange_requests",  # all that arrived, whatever became of them
     "exchanges",  # those that gave a token
+    "put_off",  # refreshes and exchanges that got the status of `fail_refresh` or `fail_exchange`
     "replays",  # tokens or assertions presented a second time, where that is refused
     "assertions",  # identity assertions given
     "asserted",  # tokens given for an identity assertion

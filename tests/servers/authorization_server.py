@@ -249,6 +249,7 @@ class Endpoints:
             while time.monotonic() - since < getattr(self.server.switches, f"delay_{kind}"):
                 await asyncio.sleep(0.02)
             if status := getattr(self.server.switches, f"fail_{kind}"):
+                self.records.counts["put_off"] += 1
                 return Response("not now", status_code=status)
         return self.server.create_token_response(asked)
 
