@@ -121,7 +121,8 @@ def _email(caller: Principal) -> tuple[str | None, str]:
     found = caller.claims.get("email")
     if found is None:
         return None, f"{what}, which is missing"
-    if caller.claims.get("email_verified") in (False, "false"):
+    # Providers write it as text, too, and in other letter case. What is neither missing nor true is not believed.
+    if str(caller.claims.get("email_verified", True)).lower() != "true":
         return None, f"{what}, which its issuer has not verified"
     is_address = isinstance(found, str) and _ADDRESS.fullmatch(found[: LONGEST_VALUE + 1])
     return (found, what) if is_address else (None, f"{what}, which is not an address")

@@ -35,6 +35,7 @@ def variable(text: str) -> ServerSpec:
     [
         ("${caller.email}", {"email": "ada@example.com"}, "ada@example.com"),
         ("${caller.email}", {"email": "ada@example.com", "email_verified": True}, "ada@example.com"),
+        ("${caller.email}", {"email": "ada@example.com", "email_verified": "true"}, "ada@example.com"),
         ("${caller.name}", {}, "corp:ada"),
         ("${caller.id}", {}, "token:https://login.example ada"),
         ("${caller.claim.department}", {"department": "R & D; eu"}, "R & D; eu"),
@@ -122,6 +123,9 @@ def test_inside_a_longer_text_a_claim_cannot_end_its_part(said: str) -> None:
     [
         ({}, "missing"),
         ({"email": "ada@example.com", "email_verified": False}, "not verified"),
+        ({"email": "ada@example.com", "email_verified": "False"}, "not verified"),
+        ({"email": "ada@example.com", "email_verified": "no"}, "not verified"),
+        ({"email": "ada@example.com", "email_verified": None}, "not verified"),
         ({"email": "ada"}, "not an address"),
         ({"email": "a@b@c"}, "not an address"),
         ({"email": ["ada@example.com"]}, "not an address"),
