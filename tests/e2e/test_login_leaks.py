@@ -21,6 +21,7 @@ from tests.e2e.logging_in import given, person_at, servers
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import MODERN, PATIENCE, HttpClient, message
 from tests.e2e.running import COMMAND, command, until_found
+from tests.e2e.test_http_upstreams import free_port
 from tests.e2e.test_own_logins import ENTRY, Gateway
 from tests.e2e.test_own_logins import log_in as own_log_in
 from tests.servers.authorization_grants import EXCHANGE
@@ -234,6 +235,77 @@ async def test_no_secret_of_callers_own_logins_and_exchanges_is_anywhere(tmp_pat
     assert b"Fatal Python error: Aborted" in evidence.found["gateway.log"]
     kinds = {secret.partition("-SECRET-")[0] for secret in secrets if "-SECRET-" in secret}
     assert {"at", "rt", "cs"} <= kinds, "there are tokens and a client secret to look for"
+    assert leaks(evidence.found, secrets) == []
+    for secret in secrets:
+        assert leaks({**evidence.found, "planted": f"token={secret}".encode()}, [secret]), "it can be found"
+
+
+COMPANY = """
+encoder = "none"
+require_auth = true
+public_url = "{home}"
+
+[[token_issuers]]
+name = "corp"
+issuer = "{issuer}"
+role_claim = "role"
+
+[token_issuers.dashboard_login]
+client_id = "{client_id}"
+client_secret = "{client_secret}"
+"""
+
+
+async def sign_in(company: LoginWorld, evidence: Evidence, home: str, http: httpx2.AsyncClient) -> None:
+    """As a browser does. Only the addresses to which it is sent may contain the state and the code."""
+    begun = await http.get(f"{home}/login/with/corp")
+    assert begun.status_code == 303, begun.text
+    asked = begun.headers["location"]
+    for name in ("state", "nonce", "code_challenge"):
+        evidence.secrets.update(parse_qs(urlsplit(asked).query)[name])
+    done = await asyncio.to_thread(company.browser, asked)
+    evidence.secrets.update(parse_qs(urlsplit(done).query)["code"])
+    kept = dict(http.cookies)
+    entered = await http.get(done)
+    evidence.add("/login/done", entered.content)
+    evidence.secrets |= {*kept.values(), *dict(http.cookies).values()}
+
+
+@pytest.mark.slow
+@pytest.mark.promise("secrets-redacted")
+async def test_no_secret_of_signing_in_with_a_provider_is_anywhere(tmp_path: Path) -> None:
+    evidence, port = Evidence(), free_port()
+    home = f"http://localhost:{port}"
+    with issuer_world() as company:
+        client = company.add_client(redirect_uris=[f"{home}/login/done"])
+        settings = tmp_path / "settings.toml"
+        settings.write_text(COMPANY.format(home=home, issuer=company.issuer, **client))
+        options = [*given({}, tmp_path), "--settings", settings]
+        log = tmp_path / "gateway.log"
+        async with http_gateway([*options, "--http", f"127.0.0.1:{port}"], log) as (_, process):
+            async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as http:
+                for claims in ({"role": "none"}, {"role": "see"}):
+                    company.control(id_claims=claims)
+                    await sign_in(company, evidence, home, http)
+                company.control(fail_code=503)
+                await sign_in(company, evidence, home, http)
+                for page in (*PAGES, "logins", "mine", "callers"):
+                    response = await http.get(f"{home}/{page}")
+                    assert response.status_code in (200, 404, 503), page
+                    evidence.add(f"/{page}", response.content)
+                assert b"Sign out" in evidence.found["/callers"]
+            evidence.look_at(process, "serve")
+            shown = [["doctor"], ["audit"], ["report"]]
+            await asyncio.gather(*(evidence.run(*one, "--json", *options[:4], *DEBUG, "json") for one in shown))
+            process.send_signal(signal.SIGABRT)
+            assert await process.wait() == -signal.SIGABRT
+        secrets = {*company.secrets(), *evidence.secrets}
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path != settings:
+            evidence.add(str(path.relative_to(tmp_path)), path.read_bytes())
+    assert b"dashboard/sign-in" in evidence.found["audit --json"]
+    assert client["client_secret"] in secrets
+    assert len(secrets) > 12, "there are codes, ID tokens, cookies and what belongs to an attempt"
     assert leaks(evidence.found, secrets) == []
     for secret in secrets:
         assert leaks({**evidence.found, "planted": f"token={secret}".encode()}, [secret]), "it can be found"
