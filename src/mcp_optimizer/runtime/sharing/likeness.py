@@ -75,7 +75,9 @@ def _confinement() -> dict[str, object]:
     """What this process may do. A client in a container or a sandbox must neither get servers that run outside of it,
     nor start servers for clients that are outside.
     """
-    found: dict[str, object] = {"groups": sorted(os.getgroups()), "mask": _mask()}
+    found: dict[str, object] = {"mask": _mask()}
+    if sys.platform != "win32":
+        found["groups"] = sorted(os.getgroups())
     for kind in ("cgroup", "ipc", "mnt", "net", "pid", "user"):
         with contextlib.suppress(OSError):
             found[kind] = os.readlink(f"/proc/self/ns/{kind}")
