@@ -21,6 +21,7 @@ from tests.e2e.logging_in import given, person_at, servers
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import MODERN, PATIENCE, HttpClient, message
 from tests.e2e.running import COMMAND, command, until_found
+from tests.e2e.test_company_in_a_browser import SETTINGS
 from tests.e2e.test_http_upstreams import free_port
 from tests.e2e.test_own_logins import ENTRY, Gateway
 from tests.e2e.test_own_logins import log_in as own_log_in
@@ -240,22 +241,6 @@ async def test_no_secret_of_callers_own_logins_and_exchanges_is_anywhere(tmp_pat
         assert leaks({**evidence.found, "planted": f"token={secret}".encode()}, [secret]), "it can be found"
 
 
-COMPANY = """
-encoder = "none"
-require_auth = true
-public_url = "{home}"
-
-[[token_issuers]]
-name = "corp"
-issuer = "{issuer}"
-role_claim = "role"
-
-[token_issuers.dashboard_login]
-client_id = "{client_id}"
-client_secret = "{client_secret}"
-"""
-
-
 async def sign_in(company: LoginWorld, evidence: Evidence, home: str, http: httpx2.AsyncClient) -> None:
     """As a browser does. Only the addresses to which it is sent may contain the state and the code."""
     begun = await http.get(f"{home}/login/with/corp")
@@ -279,7 +264,8 @@ async def test_no_secret_of_signing_in_with_a_provider_is_anywhere(tmp_path: Pat
     with issuer_world() as company:
         client = company.add_client(redirect_uris=[f"{home}/login/done"])
         settings = tmp_path / "settings.toml"
-        settings.write_text(COMPANY.format(home=home, issuer=company.issuer, **client))
+        said = SETTINGS.format(port=port, issuer=company.issuer, **client)
+        settings.write_text(f'encoder = "none"\nrequire_auth = true\n{said}')
         options = [*given({}, tmp_path), "--settings", settings]
         log = tmp_path / "gateway.log"
         async with http_gateway([*options, "--http", f"127.0.0.1:{port}"], log) as (_, process):

@@ -72,11 +72,7 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
 async def token_endpoint(issuer: str, web: Web) -> tuple[str, tuple[str, ...]]:
     """The token endpoint of an authorization server that the user named, and how clients may authenticate there."""
     is_near = is_this_machine(checked(issuer))
-    metadata = await _server_metadata(issuer, issuer, web)
-    if metadata is None:
-        raise LoginFailed(f"{_host(issuer)} does not describe itself (no metadata): write its token_url")
-    if (called := str(metadata.issuer)) != issuer:
-        raise LoginFailed(f"{_host(issuer)} calls itself {shortened(called, _SHOWN)!r}: write that as issuer")
+    metadata = await _metadata_of(issuer, web, if_missing=": write its token_url", if_other=": write that as issuer")
     methods = tuple(metadata.token_endpoint_auth_methods_supported or ())[:20]
     return _asked(is_near, metadata.token_endpoint, issuer), methods
 
@@ -84,11 +80,7 @@ async def token_endpoint(issuer: str, web: Web) -> tuple[str, tuple[str, ...]]:
 async def sign_in_provider(issuer: str, scopes: tuple[str, ...], web: Web) -> Provider:
     """The provider at which people sign in to the gateway itself, so it is for no resource."""
     is_near = is_this_machine(checked(issuer))
-    metadata = await _server_metadata(issuer, issuer, web)
-    if metadata is None:
-        raise LoginFailed(f"{_host(issuer)} does not describe itself (no metadata)")
-    if (called := str(metadata.issuer)) != issuer:
-        raise LoginFailed(f"{_host(issuer)} calls itself {shortened(called, _SHOWN)!r}")
+    metadata = await _metadata_of(issuer, web)
     return Provider(
         issuer=issuer,
         authorization_endpoint=_usable(is_near, metadata.authorization_endpoint),
@@ -122,6 +114,18 @@ async def _resource_metadata(
         if reply.status >= 500:
             raise Unanswered(f"{_host(place)} answers with HTTP status {reply.status}")
     return None, ""
+
+
+async def _metadata_of(issuer: str, web: Web, *, if_missing: str = "", if_other: str = "") -> OAuthMetadata:
+    """What an authorization server that the user named says about itself, under exactly that name. Raises LoginFailed,
+    with what the user can do.
+    """
+    metadata = await _server_metadata(issuer, issuer, web)
+    if metadata is None:
+        raise LoginFailed(f"{_host(issuer)} does not describe itself (no metadata){if_missing}")
+    if (called := str(metadata.issuer)) != issuer:
+        raise LoginFailed(f"{_host(issuer)} calls itself {shortened(called, _SHOWN)!r}{if_other}")
+    return metadata
 
 
 async def _server_metadata(issuer: str, url: str, web: Web) -> OAuthMetadata | None:
