@@ -87,7 +87,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     asked.add_argument("--config", type=Path, required=True)
     asked.add_argument("--rounds", type=int, default=10)
-    asked.add_argument("--program", default=f"{sys.executable} -m mcp_optimizer_gateway")
+    asked.add_argument("--program", default=f"{sys.executable} -m mcp_optimizer_gateway serve --alone")
     asked.add_argument("server")
     asked.add_argument("tool")
     asked.add_argument("arguments", type=json.loads)
@@ -97,7 +97,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         homes = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"), home)
         environment = {**os.environ, **homes}
-        command = [*given.program.split(), "serve", "--config", str(given.config), "--servers", given.server]
+        command = [*given.program.split(), "--config", str(given.config), "--servers", given.server]
         with client(command, environment) as gateway:
             timed(gateway, call)
             time.sleep(2)

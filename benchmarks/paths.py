@@ -19,3 +19,9 @@ REPLAY_SERVER = _HERE / "replay_server.py"
 PLAIN_SERVER = ROOT / "tests" / "servers" / "plain.py"
 FASTMCP_SEARCH = _HERE / "search" / "fastmcp_bm25.py"
 """Runs in an environment with FastMCP 4, not in ours."""
+
+
+def alone(checkout: Path) -> list[str]:
+    """Options of `serve` for a gateway that no other client shares, which an older checkout has without asking."""
+    knows = checkout / "src" / "mcp_optimizer" / "runtime" / "sharing" / "likeness.py"
+    return ["--alone"] if knows.exists() and '"--alone"' in knows.read_text() else []

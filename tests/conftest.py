@@ -91,6 +91,8 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     for name in [name for name in os.environ if name.startswith("MCP_OPTIMIZER_")]:
         monkeypatch.delenv(name)
+    # Most tests look at one gateway and its servers. Those of shared ones take this back.
+    monkeypatch.setenv("MCP_OPTIMIZER_SHARED", "0")
     # The paths above are too long for sockets.
     with tempfile.TemporaryDirectory(prefix="mcpo-") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)

@@ -22,7 +22,7 @@ from tests.e2e.test_upstream_failures import BAD, GOOD, ready_times
 
 async def first_answer(config: Path) -> float:
     """Seconds from starting the process to its response to tools/list."""
-    arguments = ["-m", "mcp_optimizer", "serve", "--config", str(config), "--database", "none"]
+    arguments = ["-m", "mcp_optimizer", "serve", "--alone", "--config", str(config), "--database", "none"]
     started = time.monotonic()
     async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
         await client.list_tools()

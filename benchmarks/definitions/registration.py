@@ -88,7 +88,7 @@ class Wire:
 async def gateway(config: Path, database: Path, profile: str) -> AsyncIterator[Wire]:
     options = ["--config", config, "--database", database, "--profile", profile, "--encoder", "none"]
     process = await asyncio.create_subprocess_exec(
-        *[sys.executable, "-m", "mcp_optimizer", "serve", *map(str, options)],
+        *[sys.executable, "-m", "mcp_optimizer", "serve", "--alone", *map(str, options)],
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=LIMIT,

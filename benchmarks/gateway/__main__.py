@@ -50,7 +50,8 @@ async def open_ways(stack: AsyncExitStack, front: str, back: str, folder: Path, 
         ("through us", "search", FOUND_CALL, FOUND_BLOB),
         ("through us, transparent", "transparent", ECHO_CALL, ECHO_BLOB),
     ):
-        options = ["serve", "--config", str(config), "--mode", mode, "--database", str(folder / f"{mode}.db")]
+        where = ["--config", str(config), "--database", str(folder / f"{mode}.db")]
+        options = ["serve", "--alone", "--mode", mode, *where]
         command = [sys.executable, "-m", "mcp_optimizer", *options, "--max-rows", "0", "--max-tokens", "0"]
         ways.append(await _open(stack, name, front, command, "--http", call, blob))
     if fastmcp:

@@ -98,7 +98,7 @@ async def calls() -> None:
             inside = await _median(lambda: optimizer.call("echo", value))
         from mcp import Client, StdioServerParameters
 
-        serve = ["-m", "mcp_optimizer", "serve", "--config", str(config), "--database", "none"]
+        serve = ["-m", "mcp_optimizer", "serve", "--alone", "--config", str(config), "--database", "none"]
         async with Client(StdioServerParameters(command=sys.executable, args=serve), mode="legacy") as client:
             through = {"tool_name": "echo", "parameters": value}
             while (await client.call_tool("call_tool", through)).is_error:

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.paths import alone
+
 ROOT = Path(__file__).parents[2]
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 
@@ -37,7 +39,7 @@ def first_list(checkout: Path, database: str) -> float:
     """Seconds from the start of the process to the reply."""
     began = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, "-m", "mcp_optimizer", "serve", "--demo", "--database", database],
+        [sys.executable, "-m", "mcp_optimizer", "serve", *alone(checkout), "--demo", "--database", database],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -95,7 +95,7 @@ async def opened(stack: AsyncExitStack, front: str, folder: Path, fastmcp: str |
     entry = {"command": sys.executable, "args": [str(ECHO_SERVER)]}
     config.write_text(json.dumps({"mcpServers": {"echo": entry}}), encoding="utf-8")
     for number, (name, options) in enumerate(GATEWAYS):
-        command = [sys.executable, "-m", "mcp_optimizer", "serve", "--config", str(config)]
+        command = [sys.executable, "-m", "mcp_optimizer", "serve", "--alone", "--config", str(config)]
         command += ["--database", str(folder / f"{front}{number}.db"), *options]
         way = await _behind(stack, front, command, "--http")
         way.name, way.is_wrapped = name, "transparent" not in name

@@ -89,7 +89,7 @@ def process_with(argument: str) -> int:
 
 async def through_the_gateway(config: Path, folder: Path, rounds: int, calls: int) -> None:
     """The SDK's client over stdio, as users run it; processor time is the gateway's."""
-    serve = ["-m", "mcp_optimizer", "serve", "--config", str(config), "--encoder", "none"]
+    serve = ["-m", "mcp_optimizer", "serve", "--alone", "--config", str(config), "--encoder", "none"]
     on = [*serve, "--database", str(folder / "on2.db")]
     off = [*serve, "--database", str(folder / "off2.db"), "--no-history"]
 

@@ -88,7 +88,7 @@ async def all_ways(rounds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "mcp.json"
         config.write_text(json.dumps(servers))
-        serve = ["-m", "mcp_optimizer", "serve", "--config", str(config), *options]
+        serve = ["-m", "mcp_optimizer", "serve", "--alone", "--config", str(config), *options]
         async with (
             Client(StdioServerParameters(command=sys.executable, args=serve, env=dict(os.environ))) as client,
             Optimizer.from_config(servers, scripts="read", database="none", encoder="none") as optimizer,

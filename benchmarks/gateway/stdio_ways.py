@@ -23,7 +23,7 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 
 from benchmarks.gateway.ways import ECHO_BLOB, ECHO_CALL, FOUND_CALL, Way
-from benchmarks.paths import ECHO_SERVER
+from benchmarks.paths import ECHO_SERVER, alone
 from benchmarks.processes import children, processor_seconds
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,8 @@ async def open_ways(
         for mode, call in (("search", FOUND_CALL), ("transparent", ECHO_CALL)):
             name = f"{checkout.name}, {mode}"
             options = ["--mode", mode, "--database", str(folder / f"{name}.db"), "--max-rows", "0", "--max-tokens", "0"]
-            command = [sys.executable, "-m", "mcp_optimizer", "serve", "--config", str(config), *options]
+            options += ["--config", str(config), *alone(checkout)]
+            command = [sys.executable, "-m", "mcp_optimizer", "serve", *options]
             ways.append(await open_way(stack, name, command, call, era, checkout))
     if peers:
         servers = folder / "servers.json"

@@ -55,7 +55,7 @@ async def conversation(gateway: Gateway) -> AsyncIterator[tuple[Client, World]]:
     """A client of a new gateway to a new world, as soon as all its servers run."""
     with made_world(gateway.world) as world, gateway.log.open("w") as log:
         config = server_file(world, gateway.installed)
-        command = ["-m", "mcp_optimizer", "serve", "--config", str(config), "--database", gateway.database]
+        command = ["-m", "mcp_optimizer", "serve", "--alone", "--config", str(config), "--database", gateway.database]
         started = StdioServerParameters(
             command=sys.executable,
             args=[*command, "--encoder", "none", *gateway.options],

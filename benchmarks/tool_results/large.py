@@ -128,7 +128,7 @@ async def gateway(row: Row, folder: Path) -> AsyncIterator[tuple[Client, Client,
         options += ["--http", f"127.0.0.1:{port}"] if row.client == "http" else []
         pipe = asyncio.subprocess.PIPE if row.client == "stdio" else None
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(GATEWAY), str(stops), "serve", *options),
+            *(sys.executable, str(GATEWAY), str(stops), "serve", "--alone", *options),
             stdin=pipe,
             stdout=pipe,
             stderr=None if os.environ.get("LARGE_STACKS") else asyncio.subprocess.DEVNULL,

@@ -63,7 +63,7 @@ def main() -> int:
             check(command, [url, "--transport", "http"])
         print("inspector: lists, calls and reads over HTTP")
         options = ["--config", str(folder / "mcp.json"), "--mode", "transparent", "--database", "none"]
-        serve = ["-m", "mcp_optimizer", "serve", *options, "--encoder", "none"]
+        serve = ["-m", "mcp_optimizer", "serve", "--alone", *options, "--encoder", "none"]
         inspected = folder / "inspected.json"
         servers = {"mcpServers": {"gateway": {"command": sys.executable, "args": serve}}}
         inspected.write_text(json.dumps(servers), encoding="utf-8")

@@ -46,9 +46,15 @@ class World:
 
     @asynccontextmanager
     async def client(self, *options: object, era: str = LEGACY) -> AsyncIterator[StdioClient]:
-        options = ("--shared", "--encoder", "none", *options)
+        options = ("--encoder", "none", *options)
         async with stdio_client(self.config, *options, era=era, program=PROGRAM) as client:
             yield client
+
+
+@pytest.fixture(autouse=True)
+def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for users; other tests use a gateway of their own."""
+    monkeypatch.delenv("MCP_OPTIMIZER_SHARED")
 
 
 @pytest.fixture
@@ -246,43 +252,79 @@ async def test_other_settings_and_another_folder_get_a_gateway_of_their_own(worl
         assert len(gateways()) == 2
         moves = f"import os, sys; os.chdir({str(elsewhere)!r}); os.execv(sys.executable, {PROGRAM} + sys.argv[1:])"
         there = [sys.executable, "-c", moves]
-        async with stdio_client(world.config, "--shared", "--encoder", "none", program=there) as third:
+        async with stdio_client(world.config, "--encoder", "none", program=there) as third:
             assert (await note(third, "c")).endswith(str(elsewhere))
             assert len(gateways()) == 3
 
 
-@pytest.mark.parametrize("other", ["HOME", "PATH", "https_proxy", "MY_KEY", "a mask"])
+HAS_OTHER = [
+    f"export {name}=/dev/null/another" for name in ("HOME", "PATH", "TZ", "https_proxy", "MY_KEY", "XDG_DATA_HOME")
+]
+
+
+@pytest.mark.parametrize("other", [*HAS_OTHER, "umask 027", "cd /"])
 async def test_a_client_that_is_started_in_another_way_never_gets_servers_of_the_first(
     world: World, write_servers: WriteServers, other: str
 ) -> None:
     entry = json.loads(world.config.read_text())["mcpServers"]["counting"]
     config = write_servers({"counting": {**entry, "env": {"KEY": "${MY_KEY:-none}"}}})
-    begins = "umask 027" if other == "a mask" else f"export {other}=/dev/null/another"
-    differs = ["sh", "-c", f'{begins}; exec "$@"', "sh", *PROGRAM]
-    options = ("--shared", "--encoder", "none")
-    async with world.client() as first, stdio_client(config, *options, program=differs) as second:
+    differs = ["sh", "-c", f'{other}; exec "$@"', "sh", *PROGRAM]
+    async with world.client() as first, stdio_client(config, "--encoder", "none", program=differs) as second:
         assert (await note(first, "a")).split(" by ")[1] != (await note(second, "b")).split(" by ")[1]
         assert len(gateways()) == 2
 
 
-@pytest.mark.parametrize("is_nested", [False, True])
-async def test_a_settings_file_lets_clients_share_but_no_gateway_that_serves_another_one(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_nested: bool
+@pytest.mark.parametrize("way", ["--alone", "--no-shared", "a variable", "a settings file", "a server of a gateway"])
+async def test_a_client_has_a_gateway_of_its_own_where_something_says_so(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    options: list[object] = [way] if way.startswith("--") else []
+    if way == "a variable":
+        monkeypatch.setenv("MCP_OPTIMIZER_SHARED", "false")
+    elif way == "a server of a gateway":
+        monkeypatch.setenv("MCP_OPTIMIZER_DEPTH", "1")
+    elif way == "a settings file":
+        settings = tmp_path / "own.toml"
+        settings.write_text("shared = false\n")
+        options = ["--settings", settings]
+    async with world.client(*options) as client:
+        assert "a by" in await note(client, "a")
+        assert gateways() == []
+
+
+async def test_a_settings_file_that_is_about_something_else_does_not_hinder_sharing(
+    world: World, tmp_path: Path
 ) -> None:
     settings = tmp_path / "own.toml"
-    settings.write_text("shared = true\n")
-    if is_nested:
-        monkeypatch.setenv("MCP_OPTIMIZER_DEPTH", "1")
-    options = ("--encoder", "none", "--settings", settings)
-    async with stdio_client(world.config, *options, program=PROGRAM) as client:
-        assert "a by" in await note(client, "a")
-        assert len(gateways()) == (0 if is_nested else 1)
+    settings.write_text("find_limit = 3\n# workers\n")
+    async with world.client("--settings", settings) as first, world.client("--settings", settings) as second:
+        assert (await note(first, "a")).split(" by ")[1] == (await note(second, "b")).split(" by ")[1]
+        assert len(gateways()) == 1
+
+
+async def test_a_gateway_whose_settings_file_names_an_address_serves_there(world: World, tmp_path: Path) -> None:
+    settings = tmp_path / "own.toml"
+    settings.write_text('http = "127.0.0.1:0"\n')
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM,
+        *("serve", "--config", world.config, "--settings", settings, "--encoder", "none"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(60):
+        while b"http://127.0.0.1:" not in (line := await process.stderr.readline()):
+            assert line
+    assert gateways() == []
+    process.terminate()
+    await process.communicate()
 
 
 async def test_wrong_settings_are_said_and_end_the_process_as_without_sharing(world: World) -> None:
     process = await asyncio.create_subprocess_exec(
         *PROGRAM,
-        *("serve", "--shared", "--config", world.config, "--mode", "nonsense"),
+        *("serve", "--config", world.config, "--mode", "nonsense"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -363,7 +405,7 @@ async def test_a_link_and_the_socket_of_a_dead_gateway_are_not_joined(world: Wor
 async def test_a_client_that_vanishes_in_the_middle_of_a_call_leaves_the_others_their_server(world: World) -> None:
     async with world.client() as stays:
         before = await note(stays, "a")
-        command = [*PROGRAM, "serve", "--config", str(world.config), "--shared", "--encoder", "none"]
+        command = [*PROGRAM, "serve", "--config", str(world.config), "--encoder", "none"]
         (reads, says), (hears, writes) = os.pipe(), os.pipe()
         vanishes = await asyncio.create_subprocess_exec(*command, stdin=reads, stdout=writes)
         os.close(reads)
@@ -382,7 +424,7 @@ async def test_alone_means_a_gateway_for_one_client_whatever_the_settings_say(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCP_OPTIMIZER_SHARED", "1")
-    async with world.client("--alone") as client:
+    async with world.client("--shared", "--alone") as client:
         assert "a by" in await note(client, "a")
         assert gateways() == []
 
@@ -391,7 +433,7 @@ async def test_clients_are_served_where_files_cannot_grow(world: World) -> None:
     """A full disk: neither the database nor a journal takes more than a few kilobytes."""
     limits = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, 8_192)); "
     there = [sys.executable, "-c", f"{limits} os.execv(sys.executable, {PROGRAM} + sys.argv[1:])"]
-    options = ("--shared", "--encoder", "none")
+    options = ("--encoder", "none")
     async with stdio_client(world.config, *options, program=there) as first:
         assert "a by" in await note(first, "a")
         async with stdio_client(world.config, *options, program=there) as second:

@@ -210,9 +210,9 @@ class GeneralSettings(BaseModel):
         "gateway. An entry's start takes precedence.",
     )
     shared: bool = Field(
-        default=False,
+        default=True,
         description="On stdio: use one gateway, and one set of servers, for all clients that are started with the same "
-        "settings, folder and variables.",
+        "settings, folder and variables. Not on Windows.",
     )
     idle_timeout: float = Field(
         default=600.0,

@@ -21,9 +21,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mcp_optimizer import __version__
+from mcp_optimizer.runtime.passed_variables import DEPTH_VARIABLE
 from mcp_optimizer.runtime.sharing import wire
 from mcp_optimizer.runtime.sharing.journal import new_file
-from mcp_optimizer.runtime.sharing.likeness import ALONE, LINK_VARIABLE, PREFIX, SHARED, likeness
+from mcp_optimizer.runtime.sharing.likeness import (
+    ALONE,
+    LINK_VARIABLE,
+    PREFIX,
+    SHARED,
+    SHARED_VARIABLE,
+    UNSHARED,
+    likeness,
+    may_be_said_in_files,
+)
 from mcp_optimizer.runtime.sharing.places import CAN_CONTROL, is_own_user, is_private, made_folder, sockets_named
 from mcp_optimizer.runtime.sharing.wire import Broken, ProcessLink, Said
 
@@ -43,7 +53,8 @@ _MOST_LOST, _LOST_WITHIN = 5, 60.0
 """Gateways that may end within so many seconds before the client is given up."""
 _MOST_TRIED = 50
 _GAVE_UP = 1
-_NOT_SHARED = frozenset({"--help", "--help-all", "--http", "--workers", ALONE})
+_NOT_SHARED = frozenset({"--help", "--help-all", "--http", "--workers", ALONE, UNSHARED})
+_YES = ("1", "true", "yes", "on", "t", "y")
 
 
 def wants_to_share(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -52,8 +63,23 @@ def wants_to_share(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         return False
     if any(one.partition("=")[0] in _NOT_SHARED for one in arguments) or f"{PREFIX}HTTP" in environment:
         return False
-    is_wanted = SHARED in arguments or environment.get(f"{PREFIX}SHARED", "").lower() in ("1", "true", "yes", "on")
-    return is_wanted and _is_pipe(0) and _is_pipe(1)
+    return _is_pipe(0) and _is_pipe(1) and _is_wanted(arguments, environment)
+
+
+def _is_wanted(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """What is said on the command line, in a variable, or nowhere. What a settings file says is read by others."""
+    if SHARED in arguments:
+        return True
+    if said := environment.get(SHARED_VARIABLE, ""):
+        return said.lower() in _YES
+    if DEPTH_VARIABLE in environment:
+        # It serves a gateway, which ends what it has started.
+        return False
+    try:
+        return not may_be_said_in_files(arguments, environment, Path.cwd())
+    except OSError:
+        # The folder was deleted.
+        return False
 
 
 def share(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:

@@ -26,13 +26,14 @@ PREFIX = "MCP_OPTIMIZER_"
 LINK_VARIABLE = f"{PREFIX}LINK"
 """The file descriptor on which a gateway that was started for clients hears of the first of them. Not an option."""
 
-SHARED, ALONE = "--shared", "--alone"
+SHARED, UNSHARED, ALONE = "--shared", "--no-shared", "--alone"
 SHARED_VARIABLE = f"{PREFIX}SHARED"
 
 _LARGEST = 2_000_000
 _WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _BY_TERMINAL = frozenset({"TERM", "SHELL"})
 """Variables that differ between a terminal and a desktop, and change nothing for a server."""
+_DECIDING = frozenset({b"shared", b"http", b"workers"})
 _CONFINING = ("CapBnd", "CapEff", "CapPrm", "Gid", "NoNewPrivs", "Seccomp:", "Uid")
 _READ_BY_US = ("XDG_", "OTEL_", PREFIX)
 
@@ -69,6 +70,12 @@ def _files(arguments: Sequence[str], environment: Mapping[str, str], folder: Pat
     settings += [path for path in others if path.suffix == ".toml"]
     servers = [own / "mcp.json", folder / "mcp.json", *(path for path in others if path.suffix != ".toml")]
     return settings, servers
+
+
+def may_be_said_in_files(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> bool:
+    """Whether a file that may hold settings may say that nothing is shared, or that clients are served over HTTP."""
+    settings, _ = _files(arguments, environment, folder)
+    return any(not _DECIDING.isdisjoint(_words(path)) for path in settings)
 
 
 def _confinement() -> dict[str, object]:

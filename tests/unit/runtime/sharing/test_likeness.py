@@ -92,19 +92,38 @@ def test_a_process_in_a_sandbox_is_not_like_one_outside() -> None:
     assert outside == again != inside
 
 
-def test_how_it_is_said_that_a_gateway_is_shared_is_no_difference(folder: Path) -> None:
+def test_whether_clients_share_a_gateway_is_said_in_words_and_is_no_difference(folder: Path) -> None:
     assert of(folder) == of(folder, MCP_OPTIMIZER_SHARED="1")
 
 
-def test_only_a_gateway_on_stdio_whose_words_say_so_is_shared() -> None:
+def test_a_gateway_on_stdio_is_shared_unless_something_may_say_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "own.toml"
     reading, writing = os.pipe()
     saved = [os.dup(0), os.dup(1)]
     try:
         os.dup2(reading, 0)
         os.dup2(writing, 1)
-        wanted = [wants_to_share(ARGUMENTS, {}), wants_to_share(["serve"], {"MCP_OPTIMIZER_SHARED": "true"})]
-        unwanted = [
+        settings.write_text("find_limit = 3\n")
+        wanted = [
             wants_to_share(["serve"], {}),
+            wants_to_share(ARGUMENTS, {}),
+            wants_to_share(["serve"], {"MCP_OPTIMIZER_SHARED": "true"}),
+            wants_to_share(["serve", "--settings", "own.toml"], {}),
+            wants_to_share(["serve", "--shared"], {"MCP_OPTIMIZER_SHARED": "0", "MCP_OPTIMIZER_DEPTH": "1"}),
+        ]
+        settings.write_text("shared = true\n")
+        unwanted = [
+            # Its whole meaning is not known here.
+            wants_to_share(["serve", "--settings", "own.toml"], {}),
+            wants_to_share(["serve"], {"MCP_OPTIMIZER_SETTINGS": str(settings)}),
+            wants_to_share(["serve"], {"MCP_OPTIMIZER_SHARED": "0"}),
+            wants_to_share(["serve"], {"MCP_OPTIMIZER_SHARED": "nonsense"}),
+            wants_to_share(["serve"], {"MCP_OPTIMIZER_DEPTH": "1"}),
+            wants_to_share(["serve", "--alone"], {}),
+            wants_to_share(["serve", "--no-shared"], {}),
             wants_to_share(["find", "--shared"], {}),
             wants_to_share([*ARGUMENTS, "--http", "127.0.0.1:1"], {}),
             wants_to_share([*ARGUMENTS, "--help"], {}),
@@ -115,4 +134,4 @@ def test_only_a_gateway_on_stdio_whose_words_say_so_is_shared() -> None:
             os.dup2(before, descriptor)
         for one in (reading, writing, *saved):
             os.close(one)
-    assert (wanted, unwanted) == ([True] * 2, [False] * 5)
+    assert (wanted, unwanted) == ([True] * 5, [False] * 11)
