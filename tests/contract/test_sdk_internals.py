@@ -20,7 +20,9 @@ from mcp.client import Client
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.shared import inbound
 
+from mcp_optimizer.domain import protocol
 from mcp_optimizer.serving.relay.connected import ask_client, connection_of
 from tests.contract import sources
 from tests.contract.ratchets import mentions_private
@@ -34,6 +36,12 @@ HOMES = [PACKAGE / "serving" / "relay" / name for name in IN_USE]
 
 NOT_THE_SDKS = {"_replace", "_asdict", "_fields", "_mapping", "_exit", "_create_key_func"}
 """Members of named tuples, SQLAlchemy's rows, `os`, and JMESPath's interpreter, which is designed to be subclassed."""
+
+
+def test_our_constants_are_the_sdks() -> None:
+    ours = {name: value for name, value in vars(protocol).items() if name.isupper()}
+    theirs = [types, import_module("mcp_types.version"), import_module("mcp_types.methods"), inbound]
+    assert {name: next(getattr(one, name) for one in theirs if hasattr(one, name)) for name in ours} == ours
 
 
 # The private members exist and do what we use them for.

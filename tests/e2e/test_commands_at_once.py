@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,18 @@ QUESTIONS = [
     ("trust", "list"),
     ("doctor",),
 ]
+
+NOT_LOADED = {"sqlalchemy.orm"}
+"""What no question needs: it belongs to serving, or is beside what is used."""
+
+
+async def imported(*command_line: str) -> set[str]:
+    """The modules that a command imports, and the packages that they are in."""
+    program = (sys.executable, "-X", "importtime", "-m", "mcp_optimizer", *command_line)
+    process = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.DEVNULL, stderr=-1)
+    _, said = await process.communicate()
+    assert process.returncode == 0, said.decode()[-2_000:]
+    return set(re.findall(r"^import time:.*\| +(\S+)$", said.decode().replace(os.linesep, "\n"), re.MULTILINE))
 
 
 def _noting(starts: Path, program: str) -> dict[str, Any]:
@@ -60,6 +75,13 @@ async def test_no_question_starts_a_server_that_is_known(world: World) -> None:
         assert (done := await world.asked(*question)).code == 0, (question, done.err)
     assert (await world.asked("tools", "--json")).out == first.out
     assert (world.starts("one"), world.starts("two")) == (1, 1)
+
+
+@pytest.mark.slow
+async def test_no_question_loads_what_it_does_not_need(world: World) -> None:
+    await world.asked("tools")
+    for question in QUESTIONS:
+        assert await imported(*question, "--config", str(world.config)) & NOT_LOADED == set(), question
 
 
 async def test_a_call_starts_the_one_server_that_it_needs(world: World) -> None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, Table, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
+from mcp_optimizer.db.engines import AsyncConnection
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, server_list, tool
 from mcp_optimizer.db.transactions import Transactions, chunks, reason, upsert
 from mcp_optimizer.domain.tools import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails

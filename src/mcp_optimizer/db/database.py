@@ -23,10 +23,10 @@ from typing import Any
 from platformdirs import user_data_path
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError, SQLAlchemyError
-from sqlalchemy.ext.asyncio.engine import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from mcp_optimizer.config.settings import APP_NAME
+from mcp_optimizer.db.engines import AsyncConnection, AsyncEngine, create_async_engine
 from mcp_optimizer.db.schema import APPLICATION_ID, FIRST, ITS_REVISION, migrate, too_old
 from mcp_optimizer.db.tables import metadata
 from mcp_optimizer.db.transactions import FileWriter

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from sqlalchemy import delete, func, insert, select
-from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
+from mcp_optimizer.db.engines import AsyncConnection
 from mcp_optimizer.db.tables import announcement, ended_session, gateway
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 from mcp_optimizer.domain.gateways import Announcement, ChangeKind, PeerGateway

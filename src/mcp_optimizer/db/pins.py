@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Table, and_, delete, func, select
-from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
+from mcp_optimizer.db.engines import AsyncConnection
 from mcp_optimizer.db.gateways import announce
 from mcp_optimizer.db.tables import server_pin, tool_pin
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert

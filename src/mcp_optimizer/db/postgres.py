@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import asyncpg
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio.engine import AsyncEngine, create_async_engine
 
+from mcp_optimizer.db.engines import AsyncEngine, create_async_engine
 from mcp_optimizer.db.gateways import CHANNEL
 from mcp_optimizer.db.schema import migrate, write_alone
 from mcp_optimizer.db.transactions import reason

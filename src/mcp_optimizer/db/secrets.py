@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, and_, delete, select, update
-from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
+from mcp_optimizer.db.engines import AsyncConnection
 from mcp_optimizer.db.tables import secret
 from mcp_optimizer.db.transactions import Transactions, upsert
 

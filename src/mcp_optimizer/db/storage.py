@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.events import ToolKey
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.runtime.lazy_imports import load_later
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
@@ -264,9 +263,7 @@ class Storage:
         await Transactions(self._database).probe()
 
     async def _open(self, place: Path | str, opened_late: OpenedLate | None) -> None:
-        # Loaded in a thread while servers start, so no tools/list request waits for it. Only the engine is used, not
-        # the ORM, which the package imports for its sessions and which takes 7 MB.
-        await asyncio.to_thread(load_later, "sqlalchemy.ext.asyncio")
+        # Loaded in a thread while servers start, so no tools/list request waits for it.
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.database import open_database
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from sqlalchemy import delete, func, insert, select
-from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
+from mcp_optimizer.db.engines import AsyncConnection
 from mcp_optimizer.db.schema import write_alone
 from mcp_optimizer.db.tables import promoted_tool, search_use, shared_uses
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import Dialect, Engine, Table, delete, select, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
+from mcp_optimizer.db.engines import AsyncConnection
 from mcp_optimizer.db.schema import write_alone
 from mcp_optimizer.errors import CatalogError
 

@@ -14,13 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import mcp_types as types
-
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.config.textfiles.kinds import UnreadableText
 from mcp_optimizer.config.textfiles.yaml_nodes import loaded
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.naming import ServerSchemes
+from mcp_optimizer.domain.protocol import INTERNAL_ERROR
 from mcp_optimizer.domain.result_type import is_interim
 from mcp_optimizer.domain.skills import (
     MAIN_FILE,
@@ -217,7 +216,7 @@ class Skills:
             f"{quoted(uri)} is not what the server {quoted(server)} listed: its size or digest is another. The skill "
             "changed, and is not used before it was listed again. Look for it again."
         )
-        return UpstreamRefusal(server, types.INTERNAL_ERROR, text)
+        return UpstreamRefusal(server, INTERNAL_ERROR, text)
 
     async def read(self, tool: CatalogTool, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """A file of a skill as the result of a call, for a model; without an argument its main file."""
@@ -235,7 +234,7 @@ class Skills:
         content = contents[0] if isinstance(contents, list) and contents else None
         data = bytes_in(content)
         if data is None or len(data) > MOST_BYTES:
-            raise UpstreamRefusal(server, types.INTERNAL_ERROR, f"The server sent nothing usable for {quoted(uri)}.")
+            raise UpstreamRefusal(server, INTERNAL_ERROR, f"The server sent nothing usable for {quoted(uri)}.")
         text = _text(data)
         if path == MAIN_FILE and not _says_the_same(text, entry_in(tool.record.definition)):
             raise self._changed(server, uri)

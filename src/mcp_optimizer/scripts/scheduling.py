@@ -12,9 +12,8 @@ from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-import mcp_types as types
-
 from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.domain.protocol import INTERNAL_ERROR
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.gateway.nested_calls import NestedLink
 from mcp_optimizer.runtime.caller_shares import CallerShares
@@ -103,7 +102,7 @@ class ScriptTurns:
     def to_asking(self) -> None:
         """Gives up the turn of a script that will wait for a person. Raises RpcError if too many scripts wait."""
         if not self._places:
-            raise RpcError(types.INTERNAL_ERROR, "Too many scripts wait for an answer. Try again later.")
+            raise RpcError(INTERNAL_ERROR, "Too many scripts wait for an answer. Try again later.")
         self._places -= 1
         self._free.release()
 

@@ -9,15 +9,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import mcp_types as types
-from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
 from opentelemetry.trace import get_current_span
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.extensions import SKILLS, TASKS, extension_of
+from mcp_optimizer.domain.protocol import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    LOG_LEVEL_META_KEY,
+    MCP_METHOD_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    METHOD_NOT_FOUND,
+    MODERN_PROTOCOL_VERSIONS,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.messages import capabilities_of, shortened
@@ -72,7 +83,7 @@ class Handshake:
             try:
                 return await self._initialize()
             except RpcError as error:
-                if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+                if error.code != UNSUPPORTED_PROTOCOL_VERSION:
                     raise
                 return await self._discover(_mutual(error) or MODERN_PROTOCOL_VERSIONS[-1])
         try:
@@ -103,9 +114,9 @@ class Handshake:
         result = await self._peer.request("server/discover", params, _PROBE_TIMEOUT, headers=headers)
         supported = result.get("supportedVersions")
         if not isinstance(supported, list) or version not in supported:
-            raise RpcError(types.METHOD_NOT_FOUND, NOT_MODERN)
+            raise RpcError(METHOD_NOT_FOUND, NOT_MODERN)
         meta = result.get("_meta")
-        stamp = meta.get(types.SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
+        stamp = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
         return _agreement(version, stamp or result.get("serverInfo"), result, self._peer.limits)
 
     async def _initialize(self) -> Agreement:
@@ -123,7 +134,7 @@ class Handshake:
         version = result.get("protocolVersion")
         if not isinstance(version, str) or version not in HANDSHAKE_PROTOCOL_VERSIONS:
             shown = shortened(str(version), _LONGEST_NAME) if isinstance(version, str) else type(version).__name__
-            raise RpcError(types.UNSUPPORTED_PROTOCOL_VERSION, f"it speaks an unknown protocol version: {shown}")
+            raise RpcError(UNSUPPORTED_PROTOCOL_VERSION, f"it speaks an unknown protocol version: {shown}")
         agreement = _agreement(version, result.get("serverInfo"), result, self._peer.limits)
         await self._peer.notify("notifications/initialized", None, {MCP_PROTOCOL_VERSION_HEADER: version})
         return agreement
@@ -148,12 +159,12 @@ def envelope(version: str, client_info: Mapping[str, Any], caller: Caller) -> di
     """The metadata of a modern request about its sender."""
     link = caller.link
     said = {
-        types.PROTOCOL_VERSION_META_KEY: version,
-        types.CLIENT_INFO_META_KEY: client_info,
-        types.CLIENT_CAPABILITIES_META_KEY: dict(link.capabilities) if link is not None else {},
+        PROTOCOL_VERSION_META_KEY: version,
+        CLIENT_INFO_META_KEY: client_info,
+        CLIENT_CAPABILITIES_META_KEY: dict(link.capabilities) if link is not None else {},
     }
     if link is not None and link.log_level is not None:
-        said[types.LOG_LEVEL_META_KEY] = link.log_level
+        said[LOG_LEVEL_META_KEY] = link.log_level
     return said
 
 
@@ -167,6 +178,6 @@ def continue_trace(meta: dict[str, Any]) -> None:
 def _mutual(error: RpcError) -> str | None:
     """The newest version that both sides speak, if the error lists the server's."""
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
-    if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
+    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
         return None
     return next((version for version in reversed(MODERN_PROTOCOL_VERSIONS) if version in supported), None)

@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import mcp_types as types
-
+from mcp_optimizer.domain.protocol import INTERNAL_ERROR
 from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.request_errors import RpcError
@@ -108,7 +107,7 @@ def _answer(message: Mapping[str, Any], limits: Limits) -> Answer | Invalid:
         return Answer(asked, result)
     if result is None or result == []:
         return Answer(asked, {})
-    return Answer(asked, {}, RpcError(types.INTERNAL_ERROR, "The server's result is not an object."))
+    return Answer(asked, {}, RpcError(INTERNAL_ERROR, "The server's result is not an object."))
 
 
 def _error(error: Any, limits: Limits) -> RpcError:
@@ -118,7 +117,7 @@ def _error(error: Any, limits: Limits) -> RpcError:
     text = shortened(text, limits.error_text) or "no message"
     if data is not None and len(compact(data)) > 10 * limits.error_text:
         text, data = f"{text} (data left out: too large)", None
-    return RpcError(code if type(code) is int and abs(code) < 2**53 else types.INTERNAL_ERROR, text, data)
+    return RpcError(code if type(code) is int and abs(code) < 2**53 else INTERNAL_ERROR, text, data)
 
 
 def shortened(text: str, most: int) -> str:

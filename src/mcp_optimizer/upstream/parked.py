@@ -15,9 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import mcp_types as types
-
 from mcp_optimizer.domain.caller import Caller, ClientLink, LatestRecord
+from mcp_optimizer.domain.protocol import INTERNAL_ERROR, REQUEST_TIMEOUT
 from mcp_optimizer.domain.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.errors import CallGone, CallNotWaiting
 from mcp_optimizer.upstream.questions import AskedBy, named, refusal
@@ -278,7 +277,7 @@ class _Call:
             if question.request["method"] == "elicitation/create":
                 question.settle({"action": "cancel"})
             else:
-                question.settle(RpcError(types.REQUEST_TIMEOUT, "The client did not answer."))
+                question.settle(RpcError(REQUEST_TIMEOUT, "The client did not answer."))
         self.questions.clear()
         # Cancel after the answers, because an answer after the end of its call would be lost.
         asyncio.get_running_loop().call_soon(self.task.cancel)
@@ -294,9 +293,7 @@ class _Call:
         if (refused := refusal(self.capabilities, method, params)) is not None:
             raise refused
         if len(self.questions) >= _MOST_QUESTIONS or not self._may_ask(self):
-            raise RpcError(
-                types.INTERNAL_ERROR, f"{method}: too many questions are waiting for answers. Ask again later."
-            )
+            raise RpcError(INTERNAL_ERROR, f"{method}: too many questions are waiting for answers. Ask again later.")
         loop = asyncio.get_running_loop()
         self._asked += 1
         self._asked_at = loop.time()

@@ -16,10 +16,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import mcp_types as types
 import pydantic_core
 
 from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.domain.protocol import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_optimizer.largejson.compact_json import Written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -208,7 +208,7 @@ class Peer:
     def _refuse(self, invalid: Invalid) -> None:
         self._dropped(invalid.why)
         if invalid.id is not None:
-            self._reply(invalid.id, RpcError(types.INVALID_REQUEST, invalid.why))
+            self._reply(invalid.id, RpcError(INVALID_REQUEST, invalid.why))
 
     def lose_overlong(self, line: OverlongLine) -> None:
         """Handle a message that was too long to be read."""
@@ -290,7 +290,7 @@ class Peer:
             self._dropped("a request has the id of another one in progress")
         elif self._asked >= self.limits.pending_questions:
             refusal = "too many questions of this server are waiting for answers (limits.pending_questions)"
-            self._reply(question.id, RpcError(types.INTERNAL_ERROR, refusal))
+            self._reply(question.id, RpcError(INTERNAL_ERROR, refusal))
         else:
             task = self._tasks.spawn(self._answer(question, self._whose(related)))
             self._answering[question.id] = task
@@ -305,7 +305,7 @@ class Peer:
             self._reply(question.id, error)
         except Exception:
             # A bug of ours, which is logged; the server must not wait for an answer because of it.
-            self._reply(question.id, RpcError(types.INTERNAL_ERROR, "Cannot ask the client."))
+            self._reply(question.id, RpcError(INTERNAL_ERROR, "Cannot ask the client."))
             raise
         finally:
             self._asked -= 1
@@ -313,7 +313,7 @@ class Peer:
     async def _ask(self, method: str, params: Mapping[str, Any], exchange: Exchange | None) -> dict[str, Any]:
         link = exchange.link if exchange is not None else self.owner
         if link is None:
-            raise RpcError(types.METHOD_NOT_FOUND, f"{method}: no client can be asked on this connection")
+            raise RpcError(METHOD_NOT_FOUND, f"{method}: no client can be asked on this connection")
         if exchange is None:
             return await link.ask(method, params)
         with exchange.asking():

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import mcp_types as types
-
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.domain.json_schema import properties_of
+from mcp_optimizer.domain.protocol import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.request_errors import RpcError
 
@@ -43,13 +42,13 @@ def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, A
     """The error for a question that the client did not declare support for; None if it did."""
     declared = capabilities.get(_FEATURES.get(method, ""))
     if not isinstance(declared, Mapping):
-        return RpcError(types.METHOD_NOT_FOUND, f"{method}: this client does not support it")
+        return RpcError(METHOD_NOT_FOUND, f"{method}: this client does not support it")
     mode = params.get("mode", "form")
     # A missing mode means a form.
     if method == ELICITATION and (not isinstance(mode, str) or mode not in (declared or {"form": {}})):
-        return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support the mode {str(mode)[:80]!r}")
+        return RpcError(INVALID_PARAMS, f"{method}: this client does not support the mode {str(mode)[:80]!r}")
     if method == _SAMPLING and ("tools" in params or "toolChoice" in params) and "tools" not in declared:
-        return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support tools in sampling")
+        return RpcError(INVALID_PARAMS, f"{method}: this client does not support tools in sampling")
     return None
 
 

@@ -14,10 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
-import mcp_types as types
-from mcp_types.methods import INPUT_REQUIRED_METHODS
-
 from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.protocol import INPUT_REQUIRED_METHODS, INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_optimizer.domain.result_type import is_input_required, is_task
 from mcp_optimizer.errors import CallNotWaiting, LoginRequired, OptimizerError, UpstreamRefusal
 from mcp_optimizer.runtime.terminal_text import printable
@@ -144,7 +142,7 @@ def _input_requests(result: Mapping[str, Any], server: str) -> dict[str, tuple[s
     requests = result.get("inputRequests")
     requests = requests if isinstance(requests, dict) else {}
     if len(requests) > _MOST_INPUTS:
-        raise UpstreamRefusal(server, types.INVALID_PARAMS, f"The server asked {len(requests):,} questions at a time.")
+        raise UpstreamRefusal(server, INVALID_PARAMS, f"The server asked {len(requests):,} questions at a time.")
     found: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for key, request in requests.items():
         details = request if isinstance(request, dict) else {}
@@ -159,7 +157,7 @@ def _for_modern_client(result: dict[str, Any], link: ClientLink, server: str) ->
     for key, (method, params) in _input_requests(result, server).items():
         if (refused := refusal(link.capabilities, method, params)) is not None:
             text = f"The server asks for more than this client declared: {refused.message}"
-            raise UpstreamRefusal(server, types.MISSING_REQUIRED_CLIENT_CAPABILITY, text)
+            raise UpstreamRefusal(server, MISSING_REQUIRED_CLIENT_CAPABILITY, text)
         asked[key] = {**result["inputRequests"][key], "params": named(server, method, params)}
     return {**result, "inputRequests": asked} if asked else result
 

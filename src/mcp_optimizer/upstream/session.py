@@ -14,22 +14,21 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import mcp_types as types
-from mcp.shared.inbound import (
-    MCP_METHOD_HEADER,
-    MCP_NAME_HEADER,
-    MCP_PROTOCOL_VERSION_HEADER,
-    NAME_BEARING_METHODS,
-    encode_header_value,
-    find_invalid_x_mcp_header,
-    mcp_param_headers,
-    x_mcp_header_map,
-)
-
 from mcp_optimizer.config.serverfile.redaction import Redactor
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.domain.extensions import TASKS
+from mcp_optimizer.domain.protocol import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    INVALID_PARAMS,
+    LOG_LEVEL_META_KEY,
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    PROTOCOL_VERSION_META_KEY,
+)
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, LoginRequired, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -56,7 +55,7 @@ _NAMING = {**NAME_BEARING_METHODS, **dict.fromkeys(METHODS, "taskId")}
 _WITH_TASKS = frozenset(("tools/call", *METHODS))
 """Requests with which the gateway declares that it can handle tasks."""
 
-_ENVELOPE = frozenset((types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.CLIENT_CAPABILITIES_META_KEY))
+_ENVELOPE = frozenset((PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY))
 """The metadata keys about a request's sender. The client's values are replaced by ours for the server."""
 
 
@@ -151,6 +150,9 @@ class UpstreamSession:
 
     def _note_param_headers(self, tools: Any) -> None:
         """Note the parameters that must also be sent as headers."""
+        # Loaded with the first modern server over HTTP: the SDK's rules for headers bring all of the protocol's models.
+        from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+
         for tool in tools if isinstance(tools, list) else []:
             name = tool.get("name") if isinstance(tool, dict) else None
             if not isinstance(name, str) or len(self._param_headers) >= self._peer.limits.tools:
@@ -186,9 +188,9 @@ class UpstreamSession:
         if self.agreement.is_modern:
             meta.update(envelope(self.agreement.protocol_version, self._client_info, caller))
             if method in _WITH_TASKS and self.agreement.has_tasks:
-                meta[types.CLIENT_CAPABILITIES_META_KEY] = _with_tasks(meta[types.CLIENT_CAPABILITIES_META_KEY])
+                meta[CLIENT_CAPABILITIES_META_KEY] = _with_tasks(meta[CLIENT_CAPABILITIES_META_KEY])
         elif meta:
-            meta.pop(types.LOG_LEVEL_META_KEY, None)
+            meta.pop(LOG_LEVEL_META_KEY, None)
         if meta:
             params["_meta"] = meta
         headers = self._headers(method, params) if self._has_headers else {}
@@ -202,12 +204,15 @@ class UpstreamSession:
         headers[MCP_METHOD_HEADER] = method
         name = params.get(_NAMING.get(method, ""))
         if isinstance(name, str):
+            # As in `_note_param_headers`.
+            from mcp.shared.inbound import encode_header_value, mcp_param_headers
+
             try:
                 headers[MCP_NAME_HEADER] = encode_header_value(name)
                 if method == "tools/call" and name in self._param_headers:
                     headers |= mcp_param_headers(self._param_headers[name], params.get("arguments") or {})
             except UnicodeEncodeError:
-                raise RpcError(types.INVALID_PARAMS, "a value to be sent as a header is not valid text") from None
+                raise RpcError(INVALID_PARAMS, "a value to be sent as a header is not valid text") from None
         return headers
 
     def _translate(self, error: RpcError | ExchangeLost | ServerGone, timeout: float) -> Exception:

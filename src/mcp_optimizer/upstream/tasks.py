@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-import mcp_types as types
-
 from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.protocol import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_optimizer.errors import CallTimeout, UpstreamError, UpstreamRefusal
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.messages import shortened
@@ -47,7 +46,7 @@ def id_of(task: Mapping[str, Any], server: str) -> str:
     """The id of a task at its server; raises UpstreamRefusal if it has none that can be used."""
     found = task.get("taskId")
     if not isinstance(found, str) or not 0 < len(found) <= _LONGEST_ID or not found.isprintable():
-        raise UpstreamRefusal(server, types.INTERNAL_ERROR, "The server answered with a task without a usable taskId.")
+        raise UpstreamRefusal(server, INTERNAL_ERROR, "The server answered with a task without a usable taskId.")
     return found
 
 
@@ -66,7 +65,7 @@ def result_of(task: Mapping[str, Any], server: str) -> dict[str, Any] | None:
     if status == "completed":
         result = task.get("result")
         if not isinstance(result, dict):
-            raise UpstreamRefusal(server, types.INTERNAL_ERROR, "The task is completed, but has no result.")
+            raise UpstreamRefusal(server, INTERNAL_ERROR, "The task is completed, but has no result.")
         return result
     if status == "failed":
         error = task.get("error")
@@ -74,14 +73,14 @@ def result_of(task: Mapping[str, Any], server: str) -> dict[str, Any] | None:
         code, text = details.get("code"), details.get("message")
         raise UpstreamRefusal(
             server,
-            code if type(code) is int else types.INTERNAL_ERROR,
+            code if type(code) is int else INTERNAL_ERROR,
             shortened(text, _LONGEST_MESSAGE) if isinstance(text, str) else said or "The task failed.",
             details.get("data"),
         )
     if status == "cancelled":
-        raise UpstreamRefusal(server, types.INTERNAL_ERROR, f"The task was cancelled. {said}".strip())
+        raise UpstreamRefusal(server, INTERNAL_ERROR, f"The task was cancelled. {said}".strip())
     if status not in ("working", "input_required"):
-        raise UpstreamRefusal(server, types.INTERNAL_ERROR, "The task has a status that the protocol does not know.")
+        raise UpstreamRefusal(server, INTERNAL_ERROR, "The task has a status that the protocol does not know.")
     return None
 
 
@@ -143,7 +142,7 @@ class TaskWaiting:
         new = {key: asked for key, asked in requests.items() if key not in answered} if requests else {}
         if len(answered) + len(new) > _MOST_QUESTIONS:
             self._cancel(task_id, caller)
-            raise UpstreamRefusal(self._server, types.INVALID_PARAMS, f"A task asked over {_MOST_QUESTIONS} questions.")
+            raise UpstreamRefusal(self._server, INVALID_PARAMS, f"A task asked over {_MOST_QUESTIONS} questions.")
         given: dict[str, Any] = {}
         for key, asked in new.items():
             given[key] = await self._answer_to(task_id, asked if isinstance(asked, dict) else {}, caller)
@@ -155,10 +154,10 @@ class TaskWaiting:
         method, params = str(asked.get("method")), asked.get("params")
         try:
             if caller.link is None:
-                raise RpcError(types.METHOD_NOT_FOUND, f"{method}: there is no client to ask")
+                raise RpcError(METHOD_NOT_FOUND, f"{method}: there is no client to ask")
             return await caller.link.ask(method, params if isinstance(params, dict) else {})
         except RpcError as error:
-            if method == ELICITATION and caller.link is not None and error.code != types.METHOD_NOT_FOUND:
+            if method == ELICITATION and caller.link is not None and error.code != METHOD_NOT_FOUND:
                 return {"action": "cancel"}
             self._cancel(task_id, caller)
             raise UpstreamRefusal(self._server, error.code, error.message, error.data) from error

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
-import mcp_types as types
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.domain.protocol import INVALID_REQUEST
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.diagnostics import Diagnostics, refused_with
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
@@ -56,7 +56,7 @@ class _LegacySse:
         with BrokenExchanges():
             async with self._http.stream("POST", endpoint, headers, to_wire(message)) as response:
                 if (status := response.status_code) >= 300:
-                    raise RpcError(types.INVALID_REQUEST, str(refused_with(status)))
+                    raise RpcError(INVALID_REQUEST, str(refused_with(status)))
 
     async def read(self) -> None:
         """Pass on what arrives on the stream, until it ends."""

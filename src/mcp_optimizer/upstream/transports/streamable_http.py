@@ -15,10 +15,9 @@ from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
-import mcp_types as types
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.domain.protocol import INVALID_REQUEST, MODERN_PROTOCOL_VERSIONS
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.diagnostics import Diagnostics, redirected, refused_with
@@ -95,13 +94,13 @@ class _StreamableHttp:
         asked = message["id"] if "method" in message and "id" in message else None
         if message.get("method") == "initialize" and (session := response.headers.get(_SESSION_HEADER)):
             if not _SESSION_ID.fullmatch(session):
-                raise RpcError(types.INVALID_REQUEST, "its session id is not valid in an HTTP header")
+                raise RpcError(INVALID_REQUEST, "its session id is not valid in an HTTP header")
             self._headers[_SESSION_HEADER] = session
         if status == 404 and _SESSION_HEADER in self._headers:
             self._peer.close()
             raise ServerGone("it no longer knows the session")
         if response.has_redirect_location:
-            raise RpcError(types.INVALID_REQUEST, redirected(str(self._url), response.headers["location"]))
+            raise RpcError(INVALID_REQUEST, redirected(str(self._url), response.headers["location"]))
         if kind.startswith("text/event-stream") and status < 400:
             await self._read_stream(response, asked)
         elif kind.startswith("application/json"):
@@ -204,4 +203,4 @@ class BrokenExchanges:
 
 
 def _refused(status: int, content_type: str = "") -> RpcError:
-    return RpcError(types.INVALID_REQUEST, str(refused_with(status, content_type)))
+    return RpcError(INVALID_REQUEST, str(refused_with(status, content_type)))
