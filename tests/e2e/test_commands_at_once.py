@@ -26,7 +26,7 @@ QUESTIONS = [
     ("doctor",),
 ]
 
-NOT_LOADED = {"sqlalchemy.orm"}
+NOT_LOADED = {"mcp.server.lowlevel.server", "mcp_types._types", "sqlalchemy.orm", "starlette", "uvicorn"}
 """What no question needs: it belongs to serving, or is beside what is used."""
 
 

@@ -97,12 +97,13 @@ async def resting_optimizer(settings: Settings) -> tuple[Optimizer, StoredStarts
     """An optimizer for one command, not started yet, and what it knows from before."""
     specs = server_specs(settings)
     stored = await stored_starts(settings, specs)
-    return Optimizer(resting(specs, stored, time.time()), settings), stored
+    return Optimizer(resting(specs, stored, time.time()), settings, serves=False), stored
 
 
 def starting_optimizer(settings: Settings) -> Optimizer:
     """An optimizer that starts every server, whatever the entries say."""
-    return Optimizer([replace(spec, start=Start.WITH_THE_GATEWAY) for spec in server_specs(settings)], settings)
+    specs = [replace(spec, start=Start.WITH_THE_GATEWAY) for spec in server_specs(settings)]
+    return Optimizer(specs, settings, serves=False)
 
 
 async def checking_optimizer(settings: Settings, running: Collection[str]) -> tuple[Optimizer, Mapping[str, float]]:
@@ -113,7 +114,7 @@ async def checking_optimizer(settings: Settings, running: Collection[str]) -> tu
     listed_at, now = (await stored_starts(settings, specs)).listed_at, time.time()
     works = {name: at for name, at in listed_at.items() if name in running or 0 <= now - at < STARTS_HOLD}
     chosen = [replace(one, start=Start.ON_DEMAND if one.name in works else Start.WITH_THE_GATEWAY) for one in specs]
-    return Optimizer(chosen, settings), works
+    return Optimizer(chosen, settings, serves=False), works
 
 
 async def remember_failures(optimizer: Optimizer, states: Sequence[UpstreamState]) -> None:

@@ -181,7 +181,7 @@ def _sharing(parts: Parts, guard: Guard) -> list[Route]:
 
 
 def _meters(parts: Parts, life: Life, costs: Costs) -> Meters:
-    recorder, gate = parts.recorder, parts.gate
+    recorder, gate = parts.recorder, parts.for_clients.gate
 
     def load() -> ProcessLoad:
         admissions, requests = parts.pool.admissions(), life.requests

@@ -23,7 +23,6 @@ from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.worker_place import worker_name
-from mcp_optimizer.serving.server import build_server
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -99,18 +98,21 @@ def control_listener(
 
 def mcp_server(parts: Parts) -> Server[Any]:
     """The MCP server, for any transport."""
-    options = server_options(parts.settings)
+    # Loaded only here: a gateway of one command has none.
+    from mcp_optimizer.serving.server import build_server
+
+    serving, options = parts.for_clients, server_options(parts.settings)
     return build_server(
         parts.gateway,
         __version__,
-        parts.relay,
+        serving.relay,
         options,
         parts.refresher,
         parts.accounts,
-        parts.gate,
+        serving.gate,
         parts.scripts,
         parts.signposts,
-        parts.extensions,
+        serving.extensions,
     )
 
 
@@ -148,7 +150,7 @@ def http_app(
         is_ready=lambda: life.is_ready,
         requests=life.requests,
         worker=worker_name(os.environ),
-        gate=parts.gate,
+        gate=parts.for_clients.gate,
         signatures=parts.storage.signatures,
         forwarding=parts.neighbours.forwarding() if parts.neighbours is not None else None,
         ended=ended,

@@ -136,8 +136,9 @@ class Life:
         self._loading = self._tasks.spawn(self._load_encoder(saves_memory=saves_memory))
         for state in [*parts.pool.states(), *listed]:
             parts.catalog.on_state(state)
-        for state in parts.pool.states():
-            parts.relay.on_state(state)
+        if parts.serving is not None:
+            for state in parts.pool.states():
+                parts.serving.relay.on_state(state)
         parts.pool.start()
         self._tasks.spawn(self._settle())
         if parts.use is not None:
@@ -189,19 +190,20 @@ class Life:
 
     async def _opened_late(self) -> None:
         await self._parts.catalog.store()
-        self._parts.relay.store_lists()
+        if self._parts.serving is not None:
+            self._parts.serving.relay.store_lists()
         self._parts.keeper.look_again()
 
     async def _follow_approvals(self) -> None:
         """Makes tools approved here or in another process available at once."""
-        catalog, relay = self._parts.catalog, self._parts.relay
+        catalog, serving = self._parts.catalog, self._parts.serving
         while True:
             decided = await self._parts.keeper.decided()
             catalog.reconsider(decided)
             self._parts.own_listings.reconsider(decided)
             await catalog.taken_in()
-            if is_transparent(self._settings):
-                relay.announce_tools()
+            if serving is not None and is_transparent(self._settings):
+                serving.relay.announce_tools()
 
     async def _load_encoder(self, *, saves_memory: bool) -> None:
         """Load the encoder in the background; until then, search uses words only and says so."""

@@ -20,7 +20,7 @@ Tell = Callable[[Parts, Settings], None]
 def _tell_policy(parts: Parts, settings: Settings) -> None:
     parts.policy.use(rulebook(settings), settings.tool_risks)
     parts.signposts.begin_again(keeping_signpost(settings))
-    parts.relay.announce_tools()
+    parts.for_clients.relay.announce_tools()
 
 
 def _tell_rate(parts: Parts, settings: Settings) -> None:

@@ -41,6 +41,8 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 if TYPE_CHECKING:
     from mcp_optimizer.dashboard.overview_routes import Dashboard
+    from mcp_optimizer.serving.gate import Gate
+    from mcp_optimizer.serving.relay.server import Relay
 
 
 def dumped_servers(folder: Path) -> list[UpstreamState]:
@@ -92,11 +94,13 @@ class Optimizer:
         is_given: bool = False,
         dumps: Sequence[UpstreamState] = (),
         follows_files: bool = False,
+        serves: bool = True,
     ) -> None:
         """`is_given`: the servers come from a program, not from the server file of the settings.
         `follows_files`: the servers are those that the settings name, and change with their files.
+        `serves`: MCP clients come. A gateway of one command loads no server.
         """
-        parts = build_parts(specs, settings, clients=clients, is_given=is_given)
+        parts = build_parts(specs, settings, clients=clients, is_given=is_given, serves=serves)
         self.parts = parts
         self._dumps = dumps
         self._life = Life(parts)
@@ -114,8 +118,6 @@ class Optimizer:
         self.lists = parts.lists
         self.recorder = parts.recorder
         self.accounts = parts.accounts
-        self.relay = parts.relay
-        self.gate = parts.gate
         self.keeper = parts.keeper
 
     @classmethod
@@ -139,7 +141,7 @@ class Optimizer:
     @classmethod
     def from_dumps(cls, folder: Path, settings: Settings) -> Self:
         """A catalog of tools/list dumps, one server per file; nothing is started and nothing can be called."""
-        return cls([], settings.model_copy(update={"database": "none"}), dumps=dumped_servers(folder))
+        return cls([], settings.model_copy(update={"database": "none"}), dumps=dumped_servers(folder), serves=False)
 
     async def measure_dumps(self) -> Sizes | None:
         """Read the dumps for a report. Large numbers are measured in other processes, and not indexed."""
@@ -279,6 +281,16 @@ class Optimizer:
     def snapshot(self) -> Snapshot:
         """The current snapshot of the catalog."""
         return self.catalog.snapshot
+
+    @property
+    def relay(self) -> Relay:
+        """Everything but tools, between clients and servers."""
+        return self.parts.for_clients.relay
+
+    @property
+    def gate(self) -> Gate:
+        """The check of clients' messages."""
+        return self.parts.for_clients.gate
 
     def servers(self) -> list[UpstreamState]:
         return self.parts.pool.states()

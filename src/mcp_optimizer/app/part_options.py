@@ -32,12 +32,12 @@ from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.metadata import Price
 from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.runtime.signatures import OwnedNames
-from mcp_optimizer.serving.server import ServerOptions
 from mcp_optimizer.upstream.parked import ParkingLimits
 from mcp_optimizer.upstream.state import PoolOptions
 
 if TYPE_CHECKING:
     from mcp_optimizer.profiles.written_descriptions import DescriptionWriter
+    from mcp_optimizer.serving.server import ServerOptions
 
 _DIGEST_LETTERS = 16
 
@@ -161,6 +161,9 @@ def price_of_results(settings: Settings) -> Price | None:
 
 def server_options(settings: Settings) -> ServerOptions:
     """What clients get by default."""
+    # Loaded only here, as all that only serving needs.
+    from mcp_optimizer.serving.server import ServerOptions
+
     return ServerOptions(
         detail=Detail(settings.detail),
         profile=_default_profile(settings),

@@ -1,7 +1,7 @@
 """Builds all parts of one optimizer by their constructors alone, lower layers first. Starts nothing.
 
 The only place that puts parts together. Scripts are built in `script_parts`, so that no script code is loaded while
-they are off.
+they are off, and what only serving needs in `serving_parts`, so that commands load no server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from mcp_optimizer.access.callers.verification import Credentials
 from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.access.policy.rates import Rates
 from mcp_optimizer.access.trust.pin_keeper import PinKeeper
-from mcp_optimizer.app.first_start import FirstStart
 from mcp_optimizer.app.part_options import (
     audit_options,
     budgets,
@@ -56,14 +55,14 @@ from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.db.announcing import OtherGateways
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.caller import Caller, Clientele
+from mcp_optimizer.domain.caller import Clientele
 from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode, own_tools
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.gateway.arrivals import Arrivals
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
-from mcp_optimizer.gateway.tasks import TaskBook, TaskRequests
+from mcp_optimizer.gateway.tasks import TaskBook
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.store import InVault, SecretRows
 from mcp_optimizer.identity.web import Web
@@ -81,16 +80,7 @@ from mcp_optimizer.results.result_store import ResultStore, StoreLimits
 from mcp_optimizer.runtime.deferred_work import ForegroundGate
 from mcp_optimizer.runtime.local_names import LocalNames
 from mcp_optimizer.runtime.outgoing import Outgoing
-from mcp_optimizer.runtime.signatures import OwnedNames, Signatures, new_owner
-from mcp_optimizer.runtime.worker_place import worker_place
 from mcp_optimizer.search.lexical import Vocabulary
-from mcp_optimizer.serving.extensions.announcing import Extensions
-from mcp_optimizer.serving.extensions.apps import Apps
-from mcp_optimizer.serving.extensions.skills import SkillMethods
-from mcp_optimizer.serving.extensions.tasks import Tasks
-from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.peers import Peers
-from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.signpost_file import keep_signpost, read_signpost
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -99,40 +89,11 @@ from mcp_optimizer.upstream.state import PoolOptions
 
 if TYPE_CHECKING:
     from mcp_optimizer.access.callers.company_sign_in import CompanySignIns
+    from mcp_optimizer.app.serving_parts import GatewayPeers, ServingParts
     from mcp_optimizer.domain.token_issuers import TokenIssuer
     from mcp_optimizer.identity.vault import Vault
     from mcp_optimizer.scripts.runner import ScriptRunner
     from mcp_optimizer.scripts.stored import StoredScripts
-    from mcp_optimizer.serving.forwarding import Forwarding
-
-
-@dataclass(frozen=True)
-class GatewayPeers:
-    """Names for state held by this gateway, and the other gateways."""
-
-    names: OwnedNames
-    peers: Peers
-    signatures: Signatures
-
-    def conversations(self) -> str:
-        """The key with which every gateway hashes conversation names, so that all give a client the same one."""
-        return self.signatures.shared_mark("conversation")
-
-    def forwarding(self) -> Forwarding:
-        """Forwards requests that only another gateway can answer."""
-        from mcp_optimizer.serving.forwarding import Forwarding
-
-        return Forwarding(self.peers, self.names, self.signatures)
-
-
-def neighbours_of(settings: Settings, storage: Storage) -> GatewayPeers | None:
-    """Gateways that share a PostgreSQL; workers of one `serve` share any database."""
-    is_shared = isinstance(settings.database_place, str) or worker_place(os.environ) is not None
-    if settings.http is None or settings.database_place is None or not is_shared:
-        return None
-    own = new_owner()
-    peers = Peers(own, __version__, storage.gateways)
-    return GatewayPeers(OwnedNames(own, storage.signatures), peers, storage.signatures)
 
 
 def result_store(settings: Settings, storage: Storage) -> ResultStore:
@@ -193,11 +154,11 @@ class Parts:
     forms: ToolForms
     gateway: Gateway
     lists: ToolLists
-    relay: Relay
     refresher: ListRefresher
     recorder: Recorder
     accounts: Accounts
-    gate: Gate
+    serving: ServingParts | None
+    """None where no MCP client comes, as in a gateway of one command."""
     use: LearnedUse | None
     shapes: LearnedShapes | None
     trail: AuditTrail | None
@@ -208,7 +169,11 @@ class Parts:
     scripts: ScriptRunner | None
     stored_scripts: StoredScripts | None
     signposts: Signposts
-    extensions: Extensions
+
+    @property
+    def for_clients(self) -> ServingParts:
+        assert self.serving is not None, "this gateway was built for one command, and serves no clients"
+        return self.serving
 
     def own_tools(self) -> Sequence[dict[str, Any]]:
         """Our own tools, as the gateway's own user gets them."""
@@ -216,14 +181,21 @@ class Parts:
 
 
 def build_parts(
-    specs: Sequence[ServerSpec], settings: Settings, *, clients: Clientele = Clientele.MANY, is_given: bool = False
+    specs: Sequence[ServerSpec],
+    settings: Settings,
+    *,
+    clients: Clientele = Clientele.MANY,
+    is_given: bool = False,
+    serves: bool = True,
 ) -> Parts:
-    """The only place that connects the parts. `is_given`: the servers come from a program, not a file."""
+    """The only place that connects the parts. `is_given`: the servers come from a program, not a file. `serves`: MCP
+    clients come, so there is more than finding, listing and calling.
+    """
     check_driver(settings)
     counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundGate()
     configuration = configuration_of(settings, specs if is_given else None)
     storage = Storage(settings.database_place, configuration=configuration)
-    neighbours = neighbours_of(settings, storage)
+    neighbours = _neighbours(settings, storage) if serves else None
     shared = neighbours.conversations if neighbours is not None else str
     labels = SessionLabels(shared, has_one_client=clients is not Clientele.MANY)
     trail = _trail(settings, storage, labels)
@@ -275,28 +247,33 @@ def build_parts(
         holdings=holdings,
         says_savings=settings.find_savings,
     )
-    relay = Relay(
-        pool,
-        lambda: catalog.snapshot.states,
-        partial(_taken_in, listings, catalog) if is_transparent(settings) else None,
-        FirstStart(catalog, pool.wake, permissions.views.own, gateway.arrived),
-        settings.limits,
-        permissions.views.permits_reading,
-        trail,
-        permissions.take_turn,
-        names.question if names is not None else None,
-        ingestion,
-        gateway.pages,
-        gateway.skills,
-        lambda principal: own_views.of(catalog.snapshot, principal).states if pool.by_caller else None,
-    )
+    serving: ServingParts | None = None
+    announce: Callable[[], None] = _to_no_client
+    if serves:
+        # Loaded only here: it brings the SDK's server, which takes a third of the processor time of a command.
+        from mcp_optimizer.app.serving_parts import serving_parts
+
+        serving = serving_parts(
+            settings,
+            gateway,
+            catalog=catalog,
+            pool=pool,
+            ingestion=ingestion,
+            keeper=keeper,
+            listings=listings,
+            own_views=own_views,
+            tasks=book,
+            trail=trail,
+            names=names,
+        )
+        announce = serving.relay.announce_tools
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
-    signposts = _signposts(settings, catalog, gateway, counter, relay, is_given=is_given)
+    signposts = _signposts(settings, catalog, gateway, counter, announce, is_given=is_given)
     own = _own_tools(settings)
     ranking = (items(settings.pinned_tools), budgets(settings), uses, written.texts)
     lists = ToolLists(catalog, forms, counter, *ranking, lambda: signposts.own.on(own), concise_profiles(settings))
-    refresher = ListRefresher(catalog, lists, forms, storage.forms, written, pace, relay.announce_tools)
+    refresher = ListRefresher(catalog, lists, forms, storage.forms, written, pace, announce)
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
@@ -308,9 +285,9 @@ def build_parts(
     kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: when the relay announces a change, the catalog must already have it.
     news.listen(catalog.on_state, on_gone=catalog.forget)
-    news.listen(relay.on_state, relay.on_notice, relay.on_gone)
     news.listen_to_own(listings.on_state)
-    news.listen_to_own(relay.on_own_state, relay.on_own_notice)
+    if serving is not None:
+        serving.listen(news)
     logins.listen(arrivals.changed)
     for forget in (logins.forget, listings.forget, cache.clear, permissions.server_gone):
         news.listen(on_gone=forget)
@@ -336,11 +313,10 @@ def build_parts(
         forms=forms,
         gateway=gateway,
         lists=lists,
-        relay=relay,
         refresher=refresher,
         recorder=recorder,
         accounts=accounts,
-        gate=Gate(settings.limits),
+        serving=serving,
         use=use,
         shapes=shapes,
         trail=trail,
@@ -351,27 +327,18 @@ def build_parts(
         scripts=scripts,
         stored_scripts=kept_scripts,
         signposts=signposts,
-        extensions=_extensions(gateway, relay, pool, TaskRequests(book, gateway, pool), keeper, trail),
     )
 
 
-def _extensions(
-    gateway: Gateway,
-    relay: Relay,
-    pool: UpstreamPool,
-    tasks: TaskRequests,
-    keeper: PinKeeper,
-    trail: AuditTrail | None,
-) -> Extensions:
-    """The protocol's extensions that clients and servers can use through the gateway."""
-    views = gateway.permissions.views
+def _neighbours(settings: Settings, storage: Storage) -> GatewayPeers | None:
+    # Loaded only here, as below.
+    from mcp_optimizer.app.serving_parts import neighbours_of
 
-    def has_pages(caller: Caller) -> bool:
-        return any(views.permits_server(caller, tool.server) for tool in gateway.snapshot.of_apps)
+    return neighbours_of(settings, storage)
 
-    skills = SkillMethods(gateway, relay, pool, keeper.objection, trail)
-    every = (Apps(has_pages), skills, Tasks(gateway, tasks, trail))
-    return Extensions(every, lambda: gateway.snapshot.states, views.permits_reading, relay.clients.caller)
+
+def _to_no_client() -> None:
+    """What a gateway without clients does to announce a change."""
 
 
 def _own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:
@@ -381,14 +348,20 @@ def _own_tools(settings: Settings) -> tuple[dict[str, Any], ...]:
 
 
 def _signposts(
-    settings: Settings, catalog: LiveCatalog, gateway: Gateway, counter: TokenCounter, relay: Relay, *, is_given: bool
+    settings: Settings,
+    catalog: LiveCatalog,
+    gateway: Gateway,
+    counter: TokenCounter,
+    announce: Callable[[], None],
+    *,
+    is_given: bool,
 ) -> Signposts:
     """The text that describes what is behind the gateway. A program's servers are not kept with a file's."""
     is_on = settings.name_servers and not is_transparent(settings)
     said = (catalog, gateway, counter.count_or_most)
     if is_given or not is_on:
-        return Signposts(*said, on_change=relay.announce_tools, is_on=is_on)
-    return Signposts(*said, KnownSignpost(*read_signpost(settings)), keeping_signpost(settings), relay.announce_tools)
+        return Signposts(*said, on_change=announce, is_on=is_on)
+    return Signposts(*said, KnownSignpost(*read_signpost(settings)), keeping_signpost(settings), announce)
 
 
 def keeping_signpost(settings: Settings) -> Keep:
@@ -407,11 +380,6 @@ def _trail(settings: Settings, storage: Storage, labels: SessionLabels) -> Audit
 def _admission(keeper: PinKeeper, options: PoolOptions) -> ToolAdmission:
     """What callers' own servers list is admitted for each caller."""
     return keeper if options.has_one_caller else AdmitsShown(keeper)
-
-
-async def _taken_in(listings: OwnListings, catalog: LiveCatalog) -> None:
-    await listings.settled()
-    await catalog.taken_in()
 
 
 def _record_login(trail: AuditTrail | None, method: str, server: str, principal: Principal) -> None:

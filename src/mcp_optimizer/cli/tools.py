@@ -218,7 +218,7 @@ async def _without_servers(settings: Settings, _fresh: bool) -> AsyncIterator[Op
     """Reading a kept result needs no server."""
     from mcp_optimizer.app.optimizer import Optimizer
 
-    async with Optimizer([], settings.model_copy(update={"encoder": "none"})) as optimizer:
+    async with Optimizer([], settings.model_copy(update={"encoder": "none"}), serves=False) as optimizer:
         yield optimizer
 
 

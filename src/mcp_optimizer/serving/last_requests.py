@@ -12,10 +12,12 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from mcp_types import INTERNAL_ERROR
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from mcp_optimizer.domain.protocol import INTERNAL_ERROR
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 IN_FLIGHT_KEY = "mcp_optimizer.in_flight"
 """The scope key of a request's entry among those in progress."""
@@ -128,6 +130,9 @@ class LastCalls:
         if not read[-1].get("more_body") and not _is_request(body):
             await self.app(scope, _again(read, receive), send)
             return
+        # Loaded only here: commands without a gateway come by, and have no HTTP.
+        from starlette.responses import JSONResponse
+
         stopping = {"code": INTERNAL_ERROR, "message": "The gateway is stopping. Call again when it is back."}
         answer = {"jsonrpc": "2.0", "id": None, "error": stopping}
         refusal = JSONResponse(answer, status_code=503, headers={"retry-after": str(_RETRY_AFTER)})
