@@ -180,6 +180,11 @@ class Optimizer:
             raise ConfigurationError("These servers were not read from a file, so there is none to read again.")
         return await self._reloading.reload()
 
+    def ask_before_reload(self, may_apply: Callable[[], bool]) -> None:
+        """A change of the files is applied only if this says so, which ends the gateway otherwise."""
+        if self._reloading is not None:
+            self._reloading.ask_first(may_apply)
+
     @property
     def reload_problem(self) -> str:
         """What is wrong in the files now; empty if nothing is."""

@@ -66,6 +66,7 @@ class Reloading:
         self._tasks = BackgroundTasks(logger, "The files are not watched any more; SIGHUP still reads them")
         self._turn = asyncio.Lock()
         self._is_over = False
+        self._may_apply: Callable[[], bool] = lambda: True
         # A changed file must be trusted again; the notes record when it is.
         files = (self._server_file, settings.settings_file, notes_file())
         # A path that is a pipe at the start was read once, and never has new content.
@@ -73,6 +74,10 @@ class Reloading:
         self._seen = self._signs()
         self.problem = ""
         self.needs_restart: tuple[str, ...] = ()
+
+    def ask_first(self, may_apply: Callable[[], bool]) -> None:
+        """Asked before a change is applied. False where this gateway ends because of it."""
+        self._may_apply = may_apply
 
     def start(self) -> None:
         if self._settings.reload:
@@ -118,7 +123,7 @@ class Reloading:
             live = changed & LIVE
             settings = self._settings.model_copy(update={name: getattr(wanted, name) for name in live})
             specs, wrong_servers = await asyncio.to_thread(self._specs_now, settings)
-            if self._is_over:
+            if self._is_over or not self._may_apply():
                 return ReloadOutcome()
             self._settings = settings
             tell(self._parts, settings, live)

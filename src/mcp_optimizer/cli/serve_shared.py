@@ -10,12 +10,16 @@ import fcntl
 import logging
 import os
 import socket
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.cli.first_answers import first_requests, load_stdio
 from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.caller import Clientele
+from mcp_optimizer.errors import listed
+from mcp_optimizer.runtime.sharing.likeness import like_now, named_now
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers
 from mcp_optimizer.serving.joined_clients import JoinedClient, JoinedClients
@@ -42,6 +46,8 @@ class _SharedGateway:
         self._optimizer: Optimizer | None = None
         self._server: Any = None
         self._is_stopping = False
+        self._is_parted = asyncio.Event()
+        """Whether the server file names a variable for which clients have different values."""
         self._tasks = BackgroundTasks(logger, "A client cannot be served")
         self._open: set[Pipes] = set()
         self._clients = JoinedClients(self._begin, self._reload)
@@ -62,14 +68,19 @@ class _SharedGateway:
         from mcp_optimizer.runtime.memory import kept_tidy
 
         self._optimizer = optimizer = Optimizer.from_settings(self._settings, clients=Clientele.JOINED)
+        if not self._is_for_all():
+            # The file has changed since the first client's process read it.
+            self._clients.close()
+            os._exit(0)
         self._server = optimizer.mcp_server()
+        optimizer.ask_before_reload(self._is_for_all)
         optimizer.start(saves_memory=True)
         signals.reload_with(optimizer)
         with self._log_shown_to_clients():
             self._loaded.set()
             try:
                 async with command_socket(optimizer, clients=self._count) as control, kept_tidy():
-                    await signals.until_asked(self._tasks.spawn(self._clients.none_for(_LINGER)))
+                    await signals.until_asked(self._tasks.spawn(self._until_over()))
                     self._stop_reading()
                     end_at_the_latest(self._settings.shutdown_timeout + GRACE_SECONDS)
                     self._clients.close()
@@ -80,7 +91,29 @@ class _SharedGateway:
             # Their requests that are open stay so: the gateway that takes over answers them.
             os._exit(0)
 
+    async def _until_over(self) -> None:
+        """Wait until no client is left, or clients may not share a gateway any more."""
+        ends = [self._tasks.spawn(self._clients.none_for(_LINGER)), self._tasks.spawn(self._is_parted.wait())]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+
     # Clients.
+
+    def _is_for_all(self) -> bool:
+        """Whether the files, as they are now, mean the same for all clients. If not, every client's process looks for
+        a gateway again, and finds one with its own values.
+        """
+        where = sys.argv[1:], os.environ, Path.cwd()
+        if parted := self._clients.parted_by(named_now(*where)):
+            text = "The server file now names %s, with different values for different clients: they use gateways apart."
+            logger.warning(text, listed(parted))
+            self._is_parted.set()
+            return False
+        self._clients.want(lambda like: like_now(like, *where))
+        return True
 
     def _count(self) -> int:
         return len(self._clients.clients())

@@ -12,8 +12,9 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from mcp_optimizer.runtime.sharing import wire
 from mcp_optimizer.runtime.sharing.client_process import SOCKET_PREFIX, hello
@@ -116,6 +117,8 @@ class JoinedClients:
         self._serve = serve
         self._reload = reload
         self._like: str | None = None
+        self._variables: Mapping[str, str] = {}
+        """Digests of the first client's, with which the servers run."""
         self._connected: dict[ProcessLink, _Joining] = {}
         self._listening: socket.socket | None = None
         self._path: Path | None = None
@@ -159,6 +162,17 @@ class JoinedClients:
             asyncio.get_running_loop().remove_reader(self._listening.fileno())
             self._listening.close()
         self._path = self._listening = None
+
+    def parted_by(self, names: Collection[str]) -> list[str]:
+        """Those of these variables for which a client has another value than the servers."""
+        theirs = [joining.variables for joining in self._connected.values() if joining.name]
+        own = self._variables
+        return sorted(name for name in names if any(one.get(name) != own.get(name) for one in theirs))
+
+    def want(self, change: Callable[[str], str]) -> None:
+        """Clients that come from now on must be like this, which is made of what they had to be like before."""
+        if self._like is not None:
+            self._like = change(self._like)
 
     async def none_for(self, seconds: float) -> None:
         """Wait until no process has been connected for so long."""
@@ -227,18 +241,20 @@ class JoinedClients:
             close_files(said.files)
             raise Broken("it says something unusual")
 
-    def _greet(self, link: ProcessLink, joining: _Joining, said: Mapping[str, str]) -> None:
-        name, like = said["name"], said["like"]
+    def _greet(self, link: ProcessLink, joining: _Joining, said: Mapping[str, Any]) -> None:
+        name, like, variables = said["name"], said["like"], said["variables"]
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isalnum():
             raise Broken("it has no name")
+        if not isinstance(variables, dict):
+            raise Broken("it has no variables")
         if joining.is_first:
-            self._like = like
+            self._like, self._variables = like, variables
         elif like != self._like or any(one.name == name for one in self._connected.values()):
             link.say(wire.OTHER)
             raise Broken("it needs another gateway")
         else:
             link.say(wire.WELCOME)
-        joining.greeted(name)
+        joining.greeted(name, variables)
 
     def _receive(self, link: ProcessLink, joining: _Joining, files: tuple[int, ...]) -> None:
         if len(files) != _FILES:
@@ -263,11 +279,13 @@ class _Joining:
     def __init__(self, is_first: bool) -> None:
         self.is_first = is_first
         self.name = ""
+        self.variables: Mapping[str, str] = {}
         self.client: JoinedClient | None = None
 
-    def greeted(self, name: str) -> None:
+    def greeted(self, name: str, variables: Mapping[str, str]) -> None:
         """It has said who it is, and is welcome."""
         self.name = name
+        self.variables = variables
 
     def handed_over(self, client: JoinedClient) -> JoinedClient:
         """It has sent its files."""

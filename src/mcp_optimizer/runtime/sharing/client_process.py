@@ -31,6 +31,7 @@ from mcp_optimizer.runtime.sharing.likeness import (
     SHARED,
     SHARED_VARIABLE,
     UNSHARED,
+    digests,
     likeness,
     may_be_said_in_files,
 )
@@ -159,7 +160,8 @@ class _Client:
         self._environment = environment
         self._folder = folder
         self._signals = signals
-        self._joining = json.dumps({"name": os.urandom(8).hex(), "like": likeness(arguments, environment, Path.cwd())})
+        self._name = os.urandom(8).hex()
+        self._joining = b""
         self._journal = new_file()
         self._stops = 0
         self._is_served = False
@@ -168,6 +170,7 @@ class _Client:
         lost: deque[float] = deque(maxlen=_MOST_LOST)
         while True:
             gateway, self._is_served = None, False
+            self._joining = self._said_to_join()
             try:
                 gateway = self._joined_or_started()
                 return self._attend(gateway)
@@ -188,6 +191,12 @@ class _Client:
                     gateway.link.close()
 
     # To find a gateway.
+
+    def _said_to_join(self) -> bytes:
+        """Who the client is. What it has to have in common with a gateway is read anew: files change."""
+        like = likeness(self._arguments, self._environment, Path.cwd())
+        said = {"name": self._name, "like": like, "variables": digests(self._environment)}
+        return json.dumps(said).encode()
 
     def _joined_or_started(self) -> _Gateway:
         with _locked(self._folder / _LOCK):
@@ -229,7 +238,7 @@ class _Client:
         said = self._wait_for(gateway, wire.HELLO, _HELLO_SECONDS)
         if json.loads(said.content) != hello():
             return False
-        gateway.link.say(wire.JOIN, self._joining.encode())
+        gateway.link.say(wire.JOIN, self._joining)
         self._wait_for(gateway, wire.WELCOME, _WELCOME_SECONDS)
         return True
 
@@ -238,7 +247,7 @@ class _Client:
         with theirs:
             child = _gateway_process(theirs, self._arguments, self._environment)
         gateway = _Gateway(ours, child)
-        gateway.link.say(wire.JOIN, self._joining.encode())
+        gateway.link.say(wire.JOIN, self._joining)
         self._hand_over(gateway.link)
         return gateway
 

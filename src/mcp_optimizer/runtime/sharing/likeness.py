@@ -2,11 +2,12 @@
 
 Compared as a whole and never interpreted, so no settings have to be read: the program, the folder, the arguments, the
 variables that reach the settings or a server, and the files that settings are read from. A server file may change,
-because the gateway follows it; which of its variables are set may not.
+because the gateway follows it. If it then names variables for which clients have different values, they part.
 """
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import json
 import os
@@ -41,17 +42,46 @@ _READ_BY_US = ("XDG_", "OTEL_", PREFIX)
 def likeness(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
     """The same text for the same gateway. May contain secrets: it is only ever sent to a process of the same user."""
     settings, servers = _files(arguments, environment, folder)
-    words = {word.decode() for path in [*settings, *servers] for word in _words(path)}
     facts = {
         "program": [__version__, str(Path(__file__).parent), sys.executable],
         "folder": str(folder),
         "confinement": _confinement(),
         "arguments": [one for one in arguments if one != SHARED],
-        "variables": {name: value for name, value in sorted(environment.items()) if _matters(name) or name in words},
+        "variables": _variables(arguments, environment, folder),
         "settings": {str(path): _state(path) for path in settings},
         "servers": [str(path) for path in servers if path.exists()],
     }
     return json.dumps(facts, sort_keys=True)
+
+
+def digests(environment: Mapping[str, str]) -> dict[str, str]:
+    """What tells the values of all variables apart: a file that changes later may name each of them. No cryptographic
+    digests, because their module would take a third of the memory of a client's process.
+    """
+    return {
+        name: f"{len(value)} {binascii.crc32(os.fsencode(value)):x}"
+        for name, value in environment.items()
+        if name != LINK_VARIABLE
+    }
+
+
+def named_now(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> set[str]:
+    """The variables of this environment, or another one, that the server files may name as they are now."""
+    _, servers = _files(arguments, environment, folder)
+    return {word.decode() for path in servers for word in _words(path)}
+
+
+def like_now(like: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
+    """What clients that come now must be like, to share a gateway whose first client was like this: its settings are
+    those of its start, its variables those that its files name now.
+    """
+    return json.dumps({**json.loads(like), "variables": _variables(arguments, environment, folder)}, sort_keys=True)
+
+
+def _variables(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    settings, servers = _files(arguments, environment, folder)
+    words = {word.decode() for path in [*settings, *servers] for word in _words(path)}
+    return {name: value for name, value in sorted(environment.items()) if _matters(name) or name in words}
 
 
 def _matters(name: str) -> bool:

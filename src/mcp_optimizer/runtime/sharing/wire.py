@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 # From the gateway.
 HELLO = b"H"
@@ -34,7 +34,7 @@ END = b"E"
 
 # From the client's process.
 JOIN = b"J"
-"""What it has to have in common with the gateway, and the name of the client."""
+"""The name of the client, what it has to have in common with the gateway, and digests of its variables."""
 FILES = b"F"
 """With stdin, stdout and the journal."""
 RELOAD = b"R"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.runtime.sharing.client_process import wants_to_share
-from mcp_optimizer.runtime.sharing.likeness import likeness
+from mcp_optimizer.runtime.sharing.likeness import digests, like_now, likeness, named_now
 
 ARGUMENTS = ["serve", "--shared", "--config", "servers.json"]
 
@@ -57,6 +57,16 @@ def test_a_server_file_may_change_because_the_gateway_follows_it(folder: Path) -
     before = of(folder)
     (folder / "servers.json").write_text('{"mcpServers": {"two": {"command": "y"}}}')
     assert before == of(folder)
+
+
+def test_who_comes_after_a_change_of_the_server_file_must_have_the_variables_that_it_names_now(folder: Path) -> None:
+    environment = {"PATH": "/bin", "HOME": str(folder), "OTHER_KEY": "a", "MCP_OPTIMIZER_LINK": "7"}
+    before = of(folder, OTHER_KEY="a")
+    (folder / "servers.json").write_text('{"mcpServers": {"one": {"command": "x", "env": {"KEY": "${OTHER_KEY}"}}}}')
+    assert "OTHER_KEY" in named_now(ARGUMENTS, environment, folder)
+    assert like_now(before, ARGUMENTS, environment, folder) == of(folder, OTHER_KEY="a") != of(folder, OTHER_KEY="b")
+    assert digests(environment) == digests({**environment, "MCP_OPTIMIZER_LINK": "8"})
+    assert digests(environment)["OTHER_KEY"] != digests({"OTHER_KEY": "b"})["OTHER_KEY"]
 
 
 def test_arguments_that_are_no_paths_do_no_harm(folder: Path) -> None:
