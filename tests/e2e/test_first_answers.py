@@ -17,9 +17,12 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.runtime.sharing.places import CAN_CONTROL
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import HELLO, LEGACY, MODERN, StdioClient, message, resident_bytes
 from tests.e2e.running import COMMAND
+from tests.e2e.shared_gateways import gateways
+from tests.waiting import until
 
 MEGABYTE = 1_000_000
 PATIENCE = 60
@@ -197,6 +200,20 @@ async def test_sigterm_ends_a_gateway_that_is_being_loaded_at_once(config: Path)
         await client.open()
         client.process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(client.process.wait(), PATIENCE) == -signal.SIGTERM
+
+
+@pytest.mark.skipif(not CAN_CONTROL, reason="this system has no sockets that belong to a user")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_shared_gateway_that_is_being_loaded_ends_after_its_last_client(
+    config: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.delenv("MCP_OPTIMIZER_SHARED")
+    async with held(config) as client:
+        await client.open()
+        assert len(gateways()) == 1
+        client.process.send_signal(number)
+        await asyncio.wait_for(client.process.wait(), PATIENCE)
+        await until(lambda: not gateways(), timeout=PATIENCE)
 
 
 async def test_a_part_that_cannot_be_loaded_is_named(config: Path) -> None:

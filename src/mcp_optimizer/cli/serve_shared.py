@@ -58,10 +58,22 @@ class _SharedGateway:
         self._clients.listen(os.environ)
         self._clients.bound()
         try:
-            await asyncio.to_thread(load_stdio)
+            await self._load(signals)
             await self._serve_all(signals)
         finally:
             self._clients.close()
+
+    async def _load(self, signals: Signals) -> None:
+        """Import what is served, however long that takes. Ends with the last client, or a signal, as later."""
+        loading = BackgroundTasks(logger, "The gateway cannot be loaded").spawn(asyncio.to_thread(load_stdio))
+        over = self._tasks.spawn(self._until_over())
+        await signals.until_asked(self._tasks.spawn(_one_of(loading, over)))
+        over.cancel()
+        if loading.cancelled() or not loading.done():
+            self._clients.close()
+            os._exit(0)
+        # Raises what went wrong.
+        loading.result()
 
     async def _serve_all(self, signals: Signals) -> None:
         from mcp_optimizer.app.optimizer import Optimizer
@@ -93,12 +105,7 @@ class _SharedGateway:
 
     async def _until_over(self) -> None:
         """Wait until no client is left, or clients may not share a gateway any more."""
-        ends = [self._tasks.spawn(self._clients.none_for(_LINGER)), self._tasks.spawn(self._is_parted.wait())]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for end in ends:
-                end.cancel()
+        await _one_of(self._tasks.spawn(self._clients.none_for(_LINGER)), self._tasks.spawn(self._is_parted.wait()))
 
     # Clients.
 
@@ -141,7 +148,13 @@ class _SharedGateway:
         early = None
         if client.standing.is_new and not self._loaded.is_set():
             early = EarlyAnswers(pipes, first_requests(self._settings), client.answered)
-        await self._loaded.wait()
+        ends = self._tasks.spawn(client.is_to_end.wait())
+        await _one_of(self._tasks.spawn(self._loaded.wait()), ends)
+        if not self._loaded.is_set():
+            if early is not None:
+                await early.stop()
+            pipes.close()
+            return
         client.serving()
         from mcp_optimizer.serving.relay.connected import PipeName
         from mcp_optimizer.serving.stdio import SharedPipe, serve_pipes
@@ -198,6 +211,15 @@ class _SharedGateway:
             log = os.read(said, 65_536)
             for client in self._clients.clients():
                 client.show(log)
+
+
+async def _one_of(*tasks: asyncio.Task[Any]) -> None:
+    """Wait until one of these tasks is done; the others are cancelled."""
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _pipe() -> tuple[int, int]:
