@@ -60,11 +60,11 @@ class Company:
         ingestion = Ingestion(COUNTER, vocabulary, no_database)
         self.catalog = LiveCatalog(ingestion, vocabulary, COUNTER)
         self.listings = OwnListings(ingestion, AdmitsAll(), self._show, self.catalog.own_changed)
-        specs = list(self.specs.values())
-        views = OwnViews(self.listings, lambda: specs, lambda _spec, _caller: "", self.catalog.named)
-        for spec in specs:
+        self.by_caller = list(self.specs.values())
+        views = OwnViews(self.listings, self, lambda _spec, _caller: "", self.catalog.named)
+        for spec in self.by_caller:
             self.catalog.on_state(UpstreamState(spec, ServerStatus.RESTING))
-        permissions = Permissions(Views(Policy(RuleBook(())), own=views.of))
+        permissions = Permissions(Views(Policy(RuleBook(())), own=views))
         pool = UpstreamPool((), PoolOptions(), "benchmark")
         self.gateway = Gateway(
             self.catalog, pool, ToolForms(COUNTER), Results.plain(COUNTER), 5, permissions=permissions

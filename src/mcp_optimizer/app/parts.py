@@ -213,7 +213,7 @@ def build_parts(
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of, recall=catalog.recalled)
     listings = OwnListings(ingestion, keeper, pool.show, catalog.own_changed)
     arrivals = Arrivals(pool, listings, logins.logged_in, logins.how_to_log_in)
-    own_views = OwnViews(listings, lambda: pool.by_caller, arrivals.lacks_login, catalog.named)
+    own_views = OwnViews(listings, pool, arrivals.lacks_login, catalog.named)
     notes, schema_notes = Notes(settings.signature_notes), SchemaNotes(settings.schema_notes)
     forms = ToolForms(counter, notes, Dialect(settings.dialect), settings.groups, schema_notes)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
@@ -226,7 +226,7 @@ def build_parts(
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
     policy = policy_of(settings)
     permissions = Permissions(
-        Views(policy, own=own_views.of), Rates(settings.calls_per_minute), patience=settings.answer_timeout
+        Views(policy, own=own_views), Rates(settings.calls_per_minute), patience=settings.answer_timeout
     )
     book = TaskBook(storage.tasks, storage.breaker, storage.signatures, settings.limits.tasks)
     gateway = Gateway(

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from mcp_optimizer.catalog.admissions import Unapproved
 from mcp_optimizer.catalog.own_listings import OwnListing, OwnListings
@@ -35,6 +36,14 @@ Logins = Callable[[ServerSpec, Principal], str]
 """Why a caller has to log in to a server first; empty if it has a login, or none is needed."""
 
 
+class Entries(Protocol):
+    """The entries of all servers."""
+
+    @property
+    def by_caller(self) -> Sequence[ServerSpec]:
+        """Those that act as each caller."""
+
+
 @dataclass(frozen=True)
 class _Own:
     """One entry for one caller."""
@@ -53,13 +62,13 @@ class OwnViews:
     def __init__(
         self,
         listings: OwnListings,
-        by_caller: Callable[[], Sequence[ServerSpec]],
+        entries: Entries,
         lacks_login: Logins,
         named: Name,
         most: int = _MOST,
     ) -> None:
         self._listings = listings
-        self._by_caller = by_caller
+        self._entries = entries
         self._lacks_login = lacks_login
         self._named = named
         self._most = most
@@ -68,9 +77,14 @@ class OwnViews:
         # Searches ask for views in threads.
         self._making = threading.Lock()
 
+    @property
+    def are_needed(self) -> bool:
+        """Whether any entry acts as each caller."""
+        return bool(self._entries.by_caller)
+
     def of(self, snapshot: Snapshot, principal: Principal) -> Snapshot:
         """The snapshot as this caller has it; unchanged where no entry acts as each caller."""
-        if snapshot.whose or not (specs := self._by_caller()):
+        if snapshot.whose or not (specs := self._entries.by_caller):
             return snapshot
         with self._making:
             version = self._listings.version(principal.id)

@@ -127,10 +127,12 @@ class AppPages:
         return found
 
 
+_WITH_URI = ("resource_link", "resource")
+
+
 def _names_page(block: Any) -> bool:
-    if not isinstance(block, dict):
+    if not isinstance(block, dict) or (kind := block.get("type")) not in _WITH_URI:
         return False
-    kind = block.get("type")
-    named = block if kind == "resource_link" else block.get("resource") if kind == "resource" else None
+    named = block if kind == "resource_link" else block.get("resource")
     uri = named.get("uri") if isinstance(named, dict) else None
     return isinstance(uri, str) and uri.startswith(PAGE_SCHEME)

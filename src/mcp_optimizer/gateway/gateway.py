@@ -149,7 +149,7 @@ class Gateway:
 
     async def arrived(self, caller: Caller) -> None:
         """A caller makes a request: its own servers start."""
-        if self._arrivals is not None:
+        if self._arrivals is not None and self._pool.by_caller:
             await self._arrivals.of(caller.principal)
 
     async def taken_in(self) -> None:
@@ -344,9 +344,8 @@ class Gateway:
 
     async def _has_likely(self, query: Query, caller: Caller, view: Snapshot) -> bool:
         """Whether a search finds a tool that is likely to be the one that is meant."""
-        if view.encoder_is_loading:
-            return False
-        return await self.in_turn(caller, partial(self._finder.is_likely_to_find, view, query))
+        looks = partial(self._finder.is_likely_to_find, view, query)
+        return not view.encoder_is_loading and await self.in_turn(caller, looks)
 
     async def _asked(
         self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: TreatedLater
@@ -375,7 +374,8 @@ class Gateway:
 
     def own(self, caller: Caller) -> Snapshot:
         """The current snapshot with the caller's own servers."""
-        return self.permissions.views.own(self._catalog.snapshot, caller)
+        snapshot = self._catalog.snapshot
+        return self.permissions.views.own(snapshot, caller) if self._pool.by_caller else snapshot
 
     async def _is_up_again(self, tool: CatalogTool, caller: Caller) -> bool:
         """Whether a tool's server runs again and lists the same definition of the tool."""
@@ -389,7 +389,8 @@ class Gateway:
         """The tool that a name means, on a running server. Waits while its server is starting; never denies a tool that
         may still appear.
         """
-        await self.arrived(caller)
+        if self._pool.by_caller:
+            await self.arrived(caller)
         try:
             tool = await resolve(self._catalog.snapshot)
         except (UnknownTool, ServerUnavailable):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 from mcp_optimizer.access.policy.approvals import (
     MOST_ARGUMENTS,
@@ -61,14 +61,21 @@ _Key = tuple[Principal, frozenset[str] | None, bool | None]
 
 Keep = Callable[[CatalogTool], bool]
 
-Own = Callable[[Snapshot, Principal], Snapshot]
+
+class OwnServersViews(Protocol):
+    """Makes the snapshots that have callers' own servers, where entries act as each caller."""
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether any entry acts as each caller."""
+
+    def of(self, snapshot: Snapshot, principal: Principal) -> Snapshot: ...
 
 
 class Views:
     """The catalog as each caller sees it."""
 
-    def __init__(self, policy: Policy, kept: int = _KEPT, own: Own | None = None) -> None:
-        """`own` makes the snapshot that has a caller's own servers, where entries act as each caller."""
+    def __init__(self, policy: Policy, kept: int = _KEPT, own: OwnServersViews | None = None) -> None:
         self._policy = policy
         self._own = own
         self._most = kept
@@ -79,7 +86,8 @@ class Views:
 
     def own(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """The snapshot with the tools and states of the caller's own servers, whatever the caller may call."""
-        return snapshot if self._own is None else self._own(snapshot, caller.principal)
+        own = self._own
+        return snapshot if own is None or not own.are_needed else own.of(snapshot, caller.principal)
 
     def decide(self, caller: Caller, tool: CatalogTool) -> Decision:
         """Whether this caller may call a tool."""
@@ -117,7 +125,7 @@ class Views:
 
     async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """Same as `of`, without making other callers wait."""
-        if self.sees_all(caller) and self._own is None:
+        if self.sees_all(caller) and (self._own is None or not self._own.are_needed):
             return snapshot
         if len(snapshot.tools) <= _FEW:
             return self.of(snapshot, caller)

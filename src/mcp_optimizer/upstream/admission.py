@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mcp_optimizer.errors import ServerBusy
@@ -26,14 +27,14 @@ class CallPlace(NamedTuple):
     began: float
 
 
+@dataclass(slots=True)
 class _Share:
     """One caller's calls to a server, and its limits."""
 
-    def __init__(self, most_under_way: int, most_waiting: int) -> None:
-        self.most_under_way = most_under_way
-        self.most_waiting = most_waiting
-        self.under_way = 0
-        self.waiting: deque[asyncio.Future[None]] = deque()
+    most_under_way: int
+    most_waiting: int
+    under_way: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
     def enter(self) -> None:
         self.under_way += 1
@@ -124,7 +125,8 @@ class Admission:
         """Free a place, and give free places to waiting callers in turn."""
         self._shares[caller].leave()
         self._under_way -= 1
-        self._forget_unused(caller)
+        if len(self._shares) > _KEPT:
+            self._forget_unused(caller)
         for waiting in list(self._shares) if self._waiting else ():
             if self._under_way >= self._most_under_way:
                 break

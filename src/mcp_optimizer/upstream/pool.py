@@ -112,7 +112,8 @@ class UpstreamPool:
         self._last_ending: dict[str, ServerLifetime] = {}
         self._own = OwnServers(self._begin_own, self._end_own, most_processes=options.own_sessions)
         self._terms = {spec.name: self._term(spec) for spec in specs}
-        self._by_caller: Sequence[ServerSpec] | None = None
+        self.by_caller = self._acting_as_callers()
+        """The entries that act as each caller, and can be used. An attribute, because every request asks for it."""
         # An entry that is added later starts at once: the person who adds it wants to see whether it runs.
         self._recall = None
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -174,13 +175,9 @@ class UpstreamPool:
 
     # Entries that act as each caller.
 
-    @property
-    def by_caller(self) -> Sequence[ServerSpec]:
-        """The entries that act as each caller, and can be used. Asked for by every request."""
-        if self._by_caller is None:
-            terms = self._terms.values()
-            self._by_caller = tuple(term.server.spec for term in terms if term.is_face and term.server.can_run)
-        return self._by_caller
+    def _acting_as_callers(self) -> Sequence[ServerSpec]:
+        terms = self._terms.values()
+        return tuple(term.server.spec for term in terms if term.is_face and term.server.can_run)
 
     def open_own(self, server: str, principal: Principal) -> None:
         """Start a caller's own server, unless it has one; returns at once."""
@@ -252,7 +249,7 @@ class UpstreamPool:
         for name in added:
             self._begin(self._term(wanted[name]))
         self._terms = {name: self._terms[name] for name in wanted}
-        self._by_caller = None
+        self.by_caller = self._acting_as_callers()
         other = frozenset(changed)
         return AppliedEntries(
             tuple(added), tuple(removed), tuple(changed), tuple(name for name in there if name not in other)
@@ -337,7 +334,7 @@ class UpstreamPool:
 
     def _begin(self, term: ServerLifetime) -> None:
         self._terms[term.server.spec.name] = term
-        self._by_caller = None
+        self.by_caller = self._acting_as_callers()
         self._changed(term.server.state)
         if self._tasks is not None:
             self._tasks.start_soon(term.serve)
@@ -422,6 +419,11 @@ class UpstreamPool:
     async def unwatch_resource(self, server: str, uri: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
         if server in self._terms:
             await self._serving(server, principal).unwatch(uri)
+
+    @property
+    def awaits_client(self) -> bool:
+        """Whether no client has introduced itself, or the one that had has left."""
+        return self._only_client.link is None
 
     def client_connected(self, client: Callable[[], ClientLink]) -> None:
         """A client has introduced itself."""

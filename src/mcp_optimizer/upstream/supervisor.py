@@ -182,10 +182,8 @@ class Supervisor:
         self, session: UpstreamSession, method: str, params: dict[str, Any], caller: Caller
     ) -> dict[str, Any]:
         is_first = session is self._session or not self._options.has_joined_clients
-        if is_first:
-            self._demand.use()
-            if caller.link is not None or method == "tools/call":
-                self._choice.first.used()
+        if is_first and (caller.link is not None or method == "tools/call"):
+            self._choice.first.used()
         try:
             result = await session.request(method, params, self._timeout, caller)
             if not is_input_required(result):
@@ -209,6 +207,7 @@ class Supervisor:
             self._suspicion.raise_()
             raise
         finally:
+            # Not before: while a call is in progress, `is_in_use` says so.
             if is_first:
                 self._demand.use()
 

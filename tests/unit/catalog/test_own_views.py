@@ -44,11 +44,15 @@ class Desk:
         self.listings = OwnListings(ingestion, admission or AdmitsAll(), self.show, self.catalog.own_changed)
         self.logins: Mapping[str, str] = {}
         self.views = OwnViews(
-            self.listings, lambda: [self.spec], lambda _spec, caller: self.logins.get(caller.id, ""), self.catalog.named
+            self.listings, self, lambda _spec, caller: self.logins.get(caller.id, ""), self.catalog.named
         )
         self.catalog.on_state(running("wiki", mcp_tool("read_page", "Read a page of the wiki.")))
         self.catalog.on_state(UpstreamState(self.spec, ServerStatus.RESTING))
         self.shown = 0
+
+    @property
+    def by_caller(self) -> list[ServerSpec]:
+        return [self.spec]
 
     def show(self, _server: str, listing: Listing, instructions: str) -> None:
         self.shown += 1

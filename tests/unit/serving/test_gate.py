@@ -95,12 +95,25 @@ def test_what_no_client_could_read_is_replaced(wrong: Any) -> None:
     json.dumps(mended, allow_nan=False, ensure_ascii=False).encode()
 
 
-def test_what_is_nested_without_end_cannot_be_sent() -> None:
+@pytest.mark.parametrize("levels", [190, 240, 5_000])
+def test_what_is_nested_without_end_cannot_be_sent(levels: int) -> None:
     deep: Any = {}
-    for _ in range(5_000):
+    for _ in range(levels):
         deep = {"a": deep}
     with pytest.raises(TooDeep):
         sendable(deep)
+
+
+def test_what_is_nested_as_deeply_as_clients_can_read_is_sent_however_wide_it_is() -> None:
+    deep: Any = {}
+    for _ in range(189):
+        deep = {"a": deep}
+    wide = {"rows": [{"text": "NaN and Infinity are words", "deep": [deep]} for _ in range(3)]}
+    with pytest.raises(TooDeep):
+        sendable(wide)
+    assert sendable(deep) is deep
+    shallow = {"rows": [{"text": "NaN and Infinity are words"} for _ in range(300)]}
+    assert sendable(shallow) is shallow
 
 
 class Reader:
