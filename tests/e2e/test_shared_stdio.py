@@ -91,6 +91,16 @@ async def test_the_status_of_a_shared_gateway_says_how_many_clients_it_has(world
         assert "clients" not in shown
 
 
+async def test_people_see_which_server_each_client_has_for_itself(own: World) -> None:
+    async with own.client() as first, own.client() as second:
+        for client in (first, second):
+            await count(client)
+        shown = (await command("servers", "--config", own.config)).out
+        assert "each client has its own: 2 running" in " ".join(shown.split())
+        [row] = (await command("servers", "--config", own.config, "--json")).json["servers"]
+        assert (row["sessions"], row["each_client_has_its_own"]) == (2, True)
+
+
 async def test_the_state_of_a_client_that_left_first_is_for_nobody(own: World) -> None:
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(own.client())

@@ -56,6 +56,7 @@ def command_answers(
             forms=parts.forms,
             lists=parts.lists,
             states=parts.pool.states,
+            sessions=parts.pool.sessions,
             settled=life.wait_for_servers,
             detail=Detail(settings.detail),
             profile=selected_profile(settings),

@@ -228,8 +228,19 @@ def _show_servers(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         texts = (row["name"], row["status"], row["transport"], f"{row['tools']:,}", f"{row['tokens']:,}")
         said = "; ".join(filter(None, [row.get("reason", ""), *changes_of(row)]))
-        table.add_row(*map(Text, texts), Text(in_a_line(said), style="yellow"))
+        told = Text(in_a_line(said), style="yellow")
+        if apart := _apart(row):
+            told.append(f"{'; ' if said else ''}{apart}", style="dim")
+        table.add_row(*map(Text, texts), told)
     console().print(table)
+
+
+def _apart(row: dict[str, Any]) -> str:
+    """What clients that share a gateway have of a server each for themselves."""
+    running = row.get("sessions", 0)
+    if row.get("each_client_has_its_own"):
+        return f"each client has its own: {running:,} running" if running else "each client has its own"
+    return f"{running:,} running, for clients that need their own" if running > 1 else ""
 
 
 @with_settings()

@@ -34,7 +34,7 @@ from mcp_optimizer.upstream.parked import Parked, ParkedCalls, Request
 from mcp_optimizer.upstream.questions import can_be_asked
 from mcp_optimizer.upstream.reporting import ServerLog, ServerNews
 from mcp_optimizer.upstream.server_calls import once_approved
-from mcp_optimizer.upstream.state import PoolOptions, Recall, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, Recall, ServerSessions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
 from mcp_optimizer.upstream.transports import processes
 from mcp_optimizer.upstream.transports.connecting import Connect, connecting, one_by_one
@@ -357,6 +357,10 @@ class UpstreamPool:
 
     def states(self) -> list[UpstreamState]:
         return [term.server.state for term in self._terms.values()]
+
+    def sessions(self, name: str) -> ServerSessions:
+        """The sessions with a server that are open now."""
+        return self._server(name).sessions()
 
     def admissions(self) -> list[Admission]:
         return [server.admission for server in self._everybody()]

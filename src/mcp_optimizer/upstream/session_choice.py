@@ -19,7 +19,7 @@ from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.upstream.client_sessions import OnlyClient, OwnSessions
 from mcp_optimizer.upstream.questions import asked_by, can_be_asked
 from mcp_optimizer.upstream.session import UpstreamSession
-from mcp_optimizer.upstream.state import PoolOptions
+from mcp_optimizer.upstream.state import PoolOptions, ServerSessions
 
 CLIENT_LEFT = "its client has left"
 """Why a session ended, for people."""
@@ -112,6 +112,10 @@ class SessionChoice:
     def is_apart(self) -> bool:
         """Whether every client has a session that no other client has."""
         return self._options.has_joined_clients and self._spec().session is Sharing.OWN
+
+    def open_now(self) -> ServerSessions:
+        """The sessions that are open: the first, and clients' own."""
+        return ServerSessions(len(self._own.opened()) + (self._session() is not None), self.is_apart)
 
     async def of(self, link: ClientLink | None) -> UpstreamSession:
         """The first session, or the client's own if the server could not otherwise know which client it talks to."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Start
 from mcp_optimizer.domain.failure_kinds import FailureKind
@@ -54,6 +54,14 @@ class PoolOptions:
     """Seconds without use after which a server stops that starts on demand, unless its entry says another time."""
     pacer: Pacer = field(default_factory=Pacer, compare=False, repr=False)
     """Paces the starts of all servers of the pool, and the reading of their listings."""
+
+
+class ServerSessions(NamedTuple):
+    """Sessions with one server that are open, each with a process if the server is started by a command."""
+
+    open: int
+    are_apart: bool
+    """Whether each client has one that no other client has."""
 
 
 @dataclass(frozen=True)

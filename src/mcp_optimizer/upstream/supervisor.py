@@ -110,8 +110,7 @@ class Supervisor:
         self._suspicion = CheckTrigger()
         self.watched: set[str] = set(before.watched) if before is not None else set()
         """The resources that clients watch, whether or not the server runs."""
-        self._closing = ""
-        self._is_stopped = False
+        self._closing, self._is_stopped = "", False
         self._recall = recall if before is None else None
         self._demand = Demand(self._idle_timeout, lambda: self.is_in_use)
         self._rests = False
@@ -123,6 +122,7 @@ class Supervisor:
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED, silence, self._own_ended)
         now = lambda: self._spec, lambda: self._session, self._first_session
         self._choice = SessionChoice(options, *now, self.own, only_client)
+        self.sessions = self._choice.open_now
         self._parked = parked
         ways = LoginInCall(authorization, parked), self._choice.of, self._ask, options.limits.call_seconds
         self._calls = ServerCalls(spec.name, self.admission, parked, *ways)

@@ -23,6 +23,7 @@ from mcp_optimizer.app.control.command_facts import (
     missing_facts,
     result_facts,
     server_facts,
+    session_facts,
     tool_facts,
     tool_rows,
 )
@@ -38,7 +39,7 @@ from mcp_optimizer.gateway.resolving import on_server, resolve
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.upstream.state import UpstreamState
+from mcp_optimizer.upstream.state import ServerSessions, UpstreamState
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -124,6 +125,8 @@ class AnswerSources:
     profile: ProfileName
     about: Mapping[str, Any]
     """The unchanging part of a status: the server file, the address."""
+    sessions: Callable[[str], ServerSessions]
+    """Those with one server."""
     clients: Callable[[], int] | None = None
     """How many clients on stdio have joined; None for a gateway that is not shared."""
     operations: Operations | None = None
@@ -158,6 +161,13 @@ class Answers:
         missing = missing_facts(self._of.gateway.snapshot)
         return {"value": value, "missing": [state for state in missing if _covers(request, state["name"])]}
 
+    def _server(self, state: UpstreamState) -> dict[str, Any]:
+        facts = server_facts(self._of.gateway.snapshot, state)
+        if self._of.clients is not None:
+            # Elsewhere, only one client is on stdio, or clients have sessions and no processes.
+            facts |= session_facts(self._of.sessions(state.name))
+        return facts
+
     async def _value(self, request: command_requests.Request) -> Any:
         match request:
             case command_requests.FindRequest():
@@ -169,7 +179,7 @@ class Answers:
             case command_requests.ReadRequest():
                 return await self._read(request)
             case command_requests.ServersRequest():
-                return [server_facts(self._of.gateway.snapshot, state) for state in self._of.states()]
+                return [self._server(state) for state in self._of.states()]
             case command_requests.ShowRequest():
                 tool = self._of.gateway.resolve(request.tool)
                 of = self._of

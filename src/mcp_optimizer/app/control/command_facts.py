@@ -12,7 +12,7 @@ from mcp_optimizer.gateway.found_tools import FoundTools, find_response, summary
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.results.notices import Notice
-from mcp_optimizer.upstream.state import UpstreamState
+from mcp_optimizer.upstream.state import ServerSessions, UpstreamState
 
 
 def found_facts(found: FoundTools) -> dict[str, Any]:
@@ -88,6 +88,11 @@ def missing_facts(snapshot: Snapshot) -> list[dict[str, str]]:
 
 def _missing(state: UpstreamState) -> dict[str, str]:
     return {"name": state.name, "status": state.status.value, "reason": state.reason}
+
+
+def session_facts(sessions: ServerSessions) -> dict[str, Any]:
+    """What clients that share a gateway have of a server each for themselves."""
+    return {"sessions": sessions.open, "each_client_has_its_own": sessions.are_apart}
 
 
 def server_facts(snapshot: Snapshot, state: UpstreamState) -> dict[str, Any]:
