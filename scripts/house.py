@@ -231,7 +231,7 @@ class Traced:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **place},
+            env={**os.environ, "MCP_OPTIMIZER_SHARED": "0", **place},
             cwd=self.folder,
         )
 

@@ -14,7 +14,8 @@ MEGABYTE = 1_000_000
 class Limits(BaseModel):
     """How much the gateway accepts from one server, one client, or in one request."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Built with the settings that it is a part of: by itself, it would be built twice at each start.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     message_bytes: int = Field(
         default=128 * MEGABYTE,
@@ -327,4 +328,5 @@ class Limits(BaseModel):
     )
 
 
-DEFAULT_LIMITS = Limits()
+# Defaults need no check, which would build the model.
+DEFAULT_LIMITS = Limits.model_construct()

@@ -28,7 +28,7 @@ from mcp_optimizer.config.trusted_files import APP_NAME as APP_NAME
 from mcp_optimizer.config.trusted_files import SERVER_FILE, SETTINGS_FILE, FolderFile, folder_file, refuse_untrusted
 from mcp_optimizer.domain.addresses import browser_address, readable_database
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.limits import Limits
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 
 PREFIX = "MCP_OPTIMIZER_"
 
@@ -249,7 +249,7 @@ class GeneralSettings(BaseModel):
         "input-required result.",
     )
     limits: Limits = Field(
-        default_factory=Limits,
+        default_factory=lambda: DEFAULT_LIMITS,
         description="Limits on what servers and clients may send, such as limits.message_bytes = 50000000. See "
         "limits.md.",
     )

@@ -21,7 +21,7 @@ _RESERVED = ("key", HOLDER, "local", "anyone")
 class DashboardLogin(BaseModel):
     """How people sign in to the dashboard at an issuer, with OpenID Connect."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     client_id: str = Field(min_length=1, max_length=1_000)
     """The gateway as the issuer knows it; ID tokens are for it."""

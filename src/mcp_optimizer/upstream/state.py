@@ -10,7 +10,7 @@ from mcp_optimizer.config.serverfile.spec import ServerSpec, Start
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ServerUnavailable
-from mcp_optimizer.limits import Limits
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.parked import NameCall, ParkingLimits
@@ -40,7 +40,7 @@ class PoolOptions:
     """Whether everybody who calls is the same person, as on stdio, so that entries that act as each caller have one
     session like all others.
     """
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = DEFAULT_LIMITS
     """The limits on what one server may send."""
     parking: ParkingLimits = field(default_factory=ParkingLimits)
     """The limits for calls that wait for answers of clients that cannot be asked in the middle of a call."""
