@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,19 @@ async def test_no_question_loads_what_it_does_not_need(world: World) -> None:
     await world.asked("tools")
     for question in QUESTIONS:
         assert await imported(*question, "--config", str(world.config)) & NOT_LOADED == set(), question
+
+
+async def test_a_report_keeps_the_definitions_that_it_compressed_for_the_next_one(world: World, tmp_path: Path) -> None:
+    database = tmp_path / "kept.db"
+
+    async def reported() -> tuple[str, list[tuple[str, float]]]:
+        done = await world.asked("report", "--database", str(database))
+        with closing(sqlite3.connect(database)) as connection:
+            return done.out, connection.execute("SELECT definition_hash, rowid FROM definition_form").fetchall()
+
+    first, made = await reported()
+    assert made
+    assert await reported() == (first, made)
 
 
 async def test_a_call_starts_the_one_server_that_it_needs(world: World) -> None:

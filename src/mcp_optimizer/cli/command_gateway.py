@@ -168,10 +168,11 @@ class Inquiry:
         gateway = self._running()
         if gateway is not None:
             answer = gateway.ask(request.model_copy(update={"wait": self.settings.wait}))
-        elif begin is not None:
-            return run(_answered(request, begin(self.settings, self.fresh)))["value"]
         else:
-            answer = run(_answered(request, started(self.settings, self.fresh, shows_servers=True), names_missing=True))
+            settings = self.settings.model_copy(update={"encoder": "none"}) if _only_lists(request) else self.settings
+            if begin is not None:
+                return run(_answered(request, begin(settings, self.fresh)))["value"]
+            answer = run(_answered(request, started(settings, self.fresh, shows_servers=True), names_missing=True))
         if not shows_servers:
             name_missing(answer["missing"])
         if gateway is not None:
@@ -199,6 +200,13 @@ class Inquiry:
                 return gateway
             say(f"the running gateway (pid {gateway.hello.pid}) is another version, {gateway.hello.version}")
         return None
+
+
+def _only_lists(request: Request) -> bool:
+    """Whether the answer is the same without an encoder, because nothing is searched by meaning."""
+    from mcp_optimizer.app.control.command_requests import ResolveRequest, ServersRequest, ShowRequest, ToolsRequest
+
+    return isinstance(request, (ResolveRequest, ServersRequest, ShowRequest, ToolsRequest))
 
 
 async def _answered(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +18,6 @@ from mcp_optimizer.errors import ConfigurationError, listed, quoted
 
 if TYPE_CHECKING:
     from mcp_optimizer.access.policy.explaining import Explanation
-    from mcp_optimizer.app.optimizer import Optimizer
 
 _PATTERN = re.compile(r"[*?\[]")
 """Signs of a pattern, which can match several callers."""
@@ -131,18 +129,13 @@ def _test(inquiry: Inquiry, tool: str, server: str | None, asked: _Asked, as_jso
     from mcp_optimizer.app.part_options import policy_of
 
     principal = run(_caller(inquiry.settings, asked))
-    meant = inquiry.answer(ResolveRequest(tool=tool, server=server), _by_words)
+    meant = inquiry.answer(ResolveRequest(tool=tool, server=server), started)
     where = meant["server"], meant["tool"]
     explanation = explain(policy_of(inquiry.settings), principal, *where, meant["annotations"])
     if as_json:
         print_json(_as_json(explanation, principal, *where, asked.name))
     else:
         _show(explanation, principal, *where, asked.name)
-
-
-def _by_words(settings: Settings, fresh: bool) -> AbstractAsyncContextManager[Optimizer]:
-    """Nothing is searched by meaning."""
-    return started(settings.model_copy(update={"encoder": "none"}), fresh)
 
 
 def _as_json(explanation: Explanation, principal: Principal, server: str, tool: str, given: str) -> dict[str, object]:

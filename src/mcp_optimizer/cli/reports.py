@@ -156,14 +156,15 @@ async def report_on(
 
     async with _measured(settings, fresh, tools_dir) as (optimizer, sizes):
         catalog, selected = (optimizer.snapshot, optimizer.forms, optimizer.lists), selected_profile(settings)
-        made = make_report(
-            *catalog,
-            optimizer.own_tokens,
-            selected,
-            sizes,
-            usage=await _usage(optimizer, since, everything=everything) if tools_dir is None else None,
-            targets=KANBAN_TARGETS if settings.demo and tools_dir is None else NO_TARGETS,
-        )
+        async with optimizer.parts.refresher.remembering():
+            made = make_report(
+                *catalog,
+                optimizer.own_tokens,
+                selected,
+                sizes,
+                usage=await _usage(optimizer, since, everything=everything) if tools_dir is None else None,
+                targets=KANBAN_TARGETS if settings.demo and tools_dir is None else NO_TARGETS,
+            )
         counter = TokenCounter(settings.encoding)
         return replace(made, measurements=measurements(*catalog, selected, counter)) if measured else made
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog
@@ -203,6 +204,14 @@ class ListRefresher:
         if stored is not None and self._forms.has_new(presentation.dialect):
             self._storing.spawn(self._store(stored, presentation.dialect))
         return made
+
+    @asynccontextmanager
+    async def remembering(self) -> AsyncIterator[None]:
+        """Compressed definitions that were stored need not be made meanwhile; those that are made then are stored."""
+        stored = await self._recall(self._forms.dialect)
+        yield
+        if stored is not None and self._forms.has_new(self._forms.dialect):
+            await self._store(stored, self._forms.dialect)
 
     async def _recall(self, dialect: Dialect) -> StoredForms | None:
         """Load what earlier starts stored about the current tools; None if nothing is stored."""
