@@ -39,18 +39,17 @@ demo: $(VENV)/.run  ## Start three demo servers and see what is found, what it c
 check: $(VENV)/.dev  ## Check style, contracts, and the unit tests that are quick and start no process
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not process" --hypothesis-profile quick \
-	  tests/contract tests/unit
+	$(TESTS) tests/contract tests/unit -- -m "not slow and not process" --hypothesis-profile quick
 
-# In the order of their names, long files of few tests come early; by the number of their tests they would come last.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# As many processes as cores and one more, each of which takes the next file.
+TESTS := $(BIN)/python -m tests.side_by_side
 
 test: $(VENV)/.dev  ## Run all tests, those of the compression with their coverage
-	$(PYTEST) $(COVERING:%=--ignore=%)
+	$(TESTS) tests $(COVERING:%=--ignore %)
 	$(MAKE) coverage
 
 coverage: $(VENV)/.dev  ## Fail unless the tests reach 95 % of the branches of everything that changes a schema
-	$(PYTEST) $(COVERING) --cov=mcp_optimizer.compression --cov-branch --cov-report=term-missing --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto --dist loadfile $(COVERING) --cov=mcp_optimizer.compression --cov-branch --cov-report=term-missing --cov-fail-under=95
 
 lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff check .

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -32,6 +34,7 @@ if settings.get_current_profile_name() == "ci":
     settings.load_profile("ci")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One more than there are cores: a test that starts processes waits a fifth of its time. Without those, a worker
     more only collects all tests once more.
@@ -84,19 +87,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("process")
 
 
+@pytest.fixture(scope="session")
+def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One folder for each test of a process: to look for a free name among thousands takes longer than most tests."""
+    return (tmp_path_factory.getbasetemp() / f"{number:05}" for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_folders(_folders: Iterator[Path]) -> Iterator[Path]:
     """Keep tests out of the folders, and free of the settings, of the user who runs them."""
+    folder, before = next(_folders), os.environ.copy()
+    for name in [name for name in before if name.startswith("MCP_OPTIMIZER_")]:
+        del os.environ[name]
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    for name in [name for name in os.environ if name.startswith("MCP_OPTIMIZER_")]:
-        monkeypatch.delenv(name)
+        os.environ[name] = str(folder / name.lower())
     # Most tests look at one gateway and its servers. Those of shared ones take this back.
-    monkeypatch.setenv("MCP_OPTIMIZER_SHARED", "0")
+    os.environ["MCP_OPTIMIZER_SHARED"] = "0"
     # The paths above are too long for sockets.
     with tempfile.TemporaryDirectory(prefix="mcpo-") as runtime:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        yield
+        os.environ["XDG_RUNTIME_DIR"] = runtime
+        yield folder
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def tmp_path(_own_folders: Path) -> Path:
+    """As pytest's own, but only tests that ask for it have one, and it is gone when the test is over."""
+    _own_folders.mkdir()
+    return _own_folders
 
 
 @pytest.fixture(scope="session")
