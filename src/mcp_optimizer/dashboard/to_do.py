@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from urllib.parse import quote, urlencode
 
 from mcp_optimizer.dashboard.html import Child, Html, el
@@ -18,6 +19,7 @@ from mcp_optimizer.dashboard.page_parts import (
     section,
     server_href,
     server_page_href,
+    tool_href,
 )
 from mcp_optimizer.dashboard.visitor import Visitor
 
@@ -95,10 +97,35 @@ def _tools(words: Sequence[str], _can_manage: bool) -> list[Html]:
     return [_link(f"Tools of {named(words[0], _SHOWN)}", server_href(words[0]))]
 
 
+def _audit(words: Sequence[str], _can_manage: bool) -> list[Html]:
+    tool = _option(words, "--tool")
+    query = urlencode({"tool": tool, "since": "30d"}, errors="replace")
+    return [_link(f"Calls of {named(tool, _SHOWN)}", f"/audit?{query}")] if tool else []
+
+
+def _policy_test(words: Sequence[str], _can_manage: bool) -> list[Html]:
+    asked = {"tool": words[0], "server": _option(words, "--server")}
+    query = urlencode({name: value for name, value in asked.items() if value}, errors="replace")
+    return [_link(f"Rules for {named(words[0], _SHOWN)}", f"/rules?{query}")]
+
+
+def _show(words: Sequence[str], _can_manage: bool) -> list[Html]:
+    server, _, tool = words[0].partition("__")
+    return [_link(f"What models see of {named(tool, _SHOWN)}", tool_href(server, tool))] if tool else []
+
+
+def _option(words: Sequence[str], name: str) -> str:
+    """The value of an option in a command; "" without."""
+    return next((value for option, value in pairwise(words) if option == name), "")
+
+
 _ACTIONS: dict[tuple[str, ...], Make] = {
     ("disable",): _disable,
     ("login",): _login,
     ("trust", "diff"): _trust,
     ("doctor",): _doctor,
     ("tools",): _tools,
+    ("audit",): _audit,
+    ("policy", "test"): _policy_test,
+    ("show",): _show,
 }

@@ -174,6 +174,9 @@ ENOUGH_USES = 20
 
 _DAY = 86_400
 _LARGE_RESULT = 5_000
+_LIMIT = 2_000
+"""Tokens of a result from which on the rest is read only if it is needed."""
+
 _FAILS_OFTEN = 0.2
 _MOST_ADVICE = 8
 _MOST_TWINS = 3
@@ -266,38 +269,55 @@ def _pins(conversations: Collection[Sequence[Event]], catalog: Collection[Weight
 def _troubles(events: Iterable[Event]) -> list[str]:
     told = []
     for (server, tool), own in grouped((e for e in events if e.kind is EventKind.CALL and e.tool), tool_key):
-        denied = sum(event.outcome is Outcome.DENIED for event in own)
-        failed = sum(event.outcome not in (Outcome.OK, Outcome.BAD_REQUEST, Outcome.DENIED) for event in own)
-        wrong = sum(event.outcome is Outcome.BAD_REQUEST for event in own)
+        denied = [event for event in own if event.outcome is Outcome.DENIED]
+        failed = [event for event in own if event.outcome not in (Outcome.OK, Outcome.BAD_REQUEST, Outcome.DENIED)]
+        wrong = [event for event in own if event.outcome is Outcome.BAD_REQUEST]
         average = sum(event.tokens for event in own) // len(own)
-        if len(own) >= _OFTEN and failed >= len(own) * _FAILS_OFTEN:
+        if _is_often(failed, own):
             told.append(
-                f"`{tool}` of `{server}` failed {failed} of {len(own)} times. Why: "
+                f"`{tool}` of `{server}` failed {_share(failed, own)}. Why: "
                 f"`mcp-optimizer audit --tool {shlex.quote(tool)}`, and `mcp-optimizer doctor {shlex.quote(server)}`."
             )
-        if len(own) >= _OFTEN and denied >= len(own) * _FAILS_OFTEN:
+        if _is_often(denied, own):
             told.append(
-                f"`{tool}` of `{server}` was denied {denied} of {len(own)} times. Which rule or right decides: "
+                f"`{tool}` of `{server}` was denied {_share(denied, own)}. Which rule or right decides: "
                 f"`mcp-optimizer policy test {shlex.quote(tool)} --server {shlex.quote(server)} --caller NAME`."
             )
-        if len(own) >= _OFTEN and wrong >= len(own) * _FAILS_OFTEN:
+        if _is_often(wrong, own):
             told.append(
-                f"`{tool}` of `{server}` got wrong arguments {wrong} of {len(own)} times. What models are "
-                f"shown of it: `mcp-optimizer show {shlex.quote(tool)}`."
+                f"`{tool}` of `{server}` got wrong arguments {_share(wrong, own)}. What models are "
+                f"shown of it: `{_show(server, tool)}`."
             )
         if average >= _LARGE_RESULT:
+            saved = sum(max(0, event.tokens - _LIMIT) for event in own)
             told.append(
-                f"Results of `{tool}` of `{server}` average {average:,} tokens. A limit for it alone: max_tokens in "
-                f'[tool_results."{tool}"] of the settings file.'
+                f"Results of `{tool}` of `{server}` average {average:,} tokens. A limit for it alone, max_tokens = "
+                f'{_LIMIT} in [tool_results."{tool}"] of the settings file, would have saved up to {saved:,} tokens. '
+                f"What models see of it: `{_show(server, tool)}`."
             )
     return told
+
+
+def _is_often(some: Sequence[Event], own: Sequence[Event]) -> bool:
+    return len(own) >= _OFTEN and len(some) >= len(own) * _FAILS_OFTEN
+
+
+def _share(some: Sequence[Event], own: Sequence[Event]) -> str:
+    """How often, and what models read of it, which they would not have without."""
+    tokens = sum(event.tokens for event in some)
+    return f"{len(some)} of {len(own)} times" + (f", for {tokens:,} tokens" if tokens else "")
+
+
+def _show(server: str, tool: str) -> str:
+    return f"mcp-optimizer show {shlex.quote(f'{server}__{tool}')}"
 
 
 def _overlooked(catalog: Sequence[Weight], found: Mapping[ToolKey, int], called: Mapping[ToolKey, int]) -> list[str]:
     known = {weight.key for weight in catalog}
     missed = [(times, key) for key, times in found.items() if times >= _OFTEN and not called.get(key) and key in known]
     return [
-        f"`{tool}` of `{server}` was found {times} times and never called: does its description promise too much?"
+        f"`{tool}` of `{server}` was found {times} times and never called: does its description promise too much? "
+        f"What models are shown of it: `{_show(server, tool)}`."
         for times, (server, tool) in sorted(missed, reverse=True)[:2]
     ]
 

@@ -23,6 +23,17 @@ from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
         ("If one is enough, `mcp-optimizer disable two` saves.", 'action="/servers/two/disable"', "Disable two"),
         ("`mcp-optimizer disable git/push` turns it off.", 'name="tool" value="push"', "Disable git/push"),
         ("`mcp-optimizer tools git` lists its tools.", 'href="/catalog?server=git"', "Tools of git"),
+        ("Why: `mcp-optimizer audit --tool 'a b'`.", 'href="/audit?tool=a+b&amp;since=30d"', "Calls of a b"),
+        (
+            "Which rule: `mcp-optimizer policy test push --server git --caller NAME`.",
+            'href="/rules?tool=push&amp;server=git"',
+            "Rules for push",
+        ),
+        (
+            "What is shown: `mcp-optimizer show git__push_all`.",
+            'href="/tools/git/push_all"',
+            "What models see of push_all",
+        ),
     ],
 )
 def test_a_command_is_a_button_that_does_the_same(line: str, address: str, label: str) -> None:
@@ -39,6 +50,8 @@ def test_a_command_is_a_button_that_does_the_same(line: str, address: str, label
         "`mcp-optimizer remove git`",
         "`rm -rf`",
         "`mcp-optimizer login`",
+        "`mcp-optimizer audit --since 7d`",
+        "`mcp-optimizer show push`",
     ],
 )
 def test_nothing_else_is_a_button(line: str) -> None:
