@@ -38,6 +38,7 @@ class Held:
                     raise ImportError("a part is missing")
 sys.meta_path.insert(0, Held())
 """
+NEEDS_SOCKETS = pytest.mark.skipif(not CAN_CONTROL, reason="this system has no sockets that belong to a user")
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs named pipes")]
 
 
@@ -148,7 +149,11 @@ async def test_each_of_ten_thousand_pings_is_answered_once(config: Path) -> None
         assert await client.finish() == []
 
 
-async def test_a_line_of_a_hundred_megabytes_waits_in_the_pipe_and_is_refused_later(config: Path) -> None:
+@pytest.mark.parametrize("is_shared", [False, pytest.param(True, marks=NEEDS_SOCKETS)])
+async def test_a_line_of_a_hundred_megabytes_waits_in_the_pipe_and_is_refused_later(
+    config: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    monkeypatch.setenv("MCP_OPTIMIZER_SHARED", str(is_shared))
     async with held(config) as client:
         await client.open()
         await client.ask("ping")
@@ -202,7 +207,7 @@ async def test_sigterm_ends_a_gateway_that_is_being_loaded_at_once(config: Path)
         assert await asyncio.wait_for(client.process.wait(), PATIENCE) == -signal.SIGTERM
 
 
-@pytest.mark.skipif(not CAN_CONTROL, reason="this system has no sockets that belong to a user")
+@NEEDS_SOCKETS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_shared_gateway_that_is_being_loaded_ends_after_its_last_client(
     config: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -216,7 +221,11 @@ async def test_a_shared_gateway_that_is_being_loaded_ends_after_its_last_client(
         await until(lambda: not gateways(), timeout=PATIENCE)
 
 
-async def test_a_part_that_cannot_be_loaded_is_named(config: Path) -> None:
+@pytest.mark.parametrize("is_shared", [False, pytest.param(True, marks=NEEDS_SOCKETS)])
+async def test_a_part_that_cannot_be_loaded_is_named(
+    config: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    monkeypatch.setenv("MCP_OPTIMIZER_SHARED", str(is_shared))
     async with held(config) as client:
         await client.open()
         await client.go_on("fail")

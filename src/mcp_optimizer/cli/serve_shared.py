@@ -72,7 +72,8 @@ class _SharedGateway:
         if loading.cancelled() or not loading.done():
             self._clients.close()
             os._exit(0)
-        # Raises what went wrong.
+        # The client's process is not to hear that its client has left.
+        self._is_stopping = loading.exception() is not None
         loading.result()
 
     async def _serve_all(self, signals: Signals) -> None:

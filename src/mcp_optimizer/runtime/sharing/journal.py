@@ -125,10 +125,21 @@ class _Heard:
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
         self.open: dict[str, tuple[Any, bytes]] = {}
-        self.rest = b""
+        self._begun: list[bytes] = []
+        """The parts of a line whose end was not read. Joined once: a line may have megabytes, in a thousand parts."""
+
+    @property
+    def rest(self) -> bytes:
+        return b"".join(self._begun)
 
     def read(self, data: bytes) -> None:
-        *lines, self.rest = (self.rest + data).split(b"\n") if self.rest else data.split(b"\n")
+        first, *others = data.split(b"\n")
+        self._begun.append(first)
+        if not others:
+            return
+        self._take(self.rest)
+        *lines, rest = others
+        self._begun = [rest]
         for line in lines:
             self._take(line)
 
