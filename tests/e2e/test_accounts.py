@@ -222,9 +222,10 @@ async def test_a_database_in_trouble_changes_nothing_for_callers(
         assert optimizer.recorder.waiting + optimizer.recorder.written == 110
         if trouble == "full":
             await until(lambda: "Cannot write history" in caplog.text, timeout=30)
-            assert optimizer.recorder.written == 0
+            # What fits into the pages that there are is written, if it comes before the rest.
+            assert optimizer.recorder.written < 110
         other.rollback()
         other.close()
     # Each event was either written or dropped.
     assert optimizer.recorder.written + optimizer.recorder.dropped == 110
-    assert optimizer.recorder.dropped == (110 if trouble == "full" else 0)
+    assert (optimizer.recorder.dropped > 0) is (trouble == "full")

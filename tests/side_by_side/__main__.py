@@ -121,6 +121,8 @@ def run(turns: Sequence[Sequence[str]], processes: int, options: Sequence[str]) 
         variables = dict(os.environ)
         if place := quick_folder():
             variables["TMPDIR"] = ends.enter_context(tempfile.TemporaryDirectory(prefix="t-", dir=place))
+            # A PostgreSQL that root starts runs as another user, who reaches its own folder in here.
+            os.chmod(variables["TMPDIR"], 0o701)
         runners = []
         for number in range(min(processes, len(turns))):
             runner = started(folder, number, options, variables)
