@@ -27,8 +27,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from mcp_optimizer.config.settings import APP_NAME
 from mcp_optimizer.db.engines import AsyncConnection, AsyncEngine, create_async_engine
-from mcp_optimizer.db.schema import APPLICATION_ID, FIRST, ITS_REVISION, migrate, too_old
-from mcp_optimizer.db.tables import metadata
+from mcp_optimizer.db.schema import APPLICATION_ID, FIRST, ITS_REVISION, migrate, sqlite_tables, too_old
 from mcp_optimizer.db.transactions import FileWriter
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.local_files import make_file, make_folder, mend
@@ -132,8 +131,11 @@ async def _open_in_memory() -> Database:
         "sqlite+aiosqlite:///:memory:", poolclass=AsyncAdaptedQueuePool, pool_size=1, max_overflow=0
     )
     _set_pragmas(engine.sync_engine)
-    async with engine.begin() as connection:
-        await connection.run_sync(metadata.create_all)
+    async with engine.connect() as connection:
+        raw = await connection.get_raw_connection()
+        assert raw.driver_connection is not None
+        # In one go: each statement of its own would go to the driver's thread and back several times.
+        await raw.driver_connection.executescript(";\n".join(sqlite_tables()))
     return Database(engine, None)
 
 

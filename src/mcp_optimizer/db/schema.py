@@ -10,6 +10,7 @@ database, inside its transaction; knows neither files nor addresses.
 from __future__ import annotations
 
 import logging
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
@@ -20,11 +21,13 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    create_mock_engine,
     func,
     inspect,
     select,
     text,
 )
+from sqlalchemy.engine.mock import MockConnection
 
 from mcp_optimizer.db.tables import metadata, oldest_reader
 from mcp_optimizer.errors import CatalogError
@@ -71,8 +74,23 @@ def migrate(connection: Connection) -> None:
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
+@cache
+def sqlite_tables() -> tuple[str, ...]:
+    """The statements that create all tables in an empty SQLite database."""
+    statements: list[str] = []
+    engine: MockConnection = create_mock_engine(
+        "sqlite://", lambda statement, *_, **__: statements.append(str(statement.compile(dialect=engine.dialect)))
+    )
+    metadata.create_all(engine, checkfirst=False)
+    return tuple(statements)
+
+
 def _create(connection: Connection) -> None:
-    metadata.create_all(connection, checkfirst=False)
+    if connection.dialect.name == "sqlite":
+        for statement in sqlite_tables():
+            connection.exec_driver_sql(statement)
+    else:
+        metadata.create_all(connection, checkfirst=False)
     connection.execute(oldest_reader.insert(), {"revision": OLDEST_READER})
     # The same table that Alembic would make, because Alembic reads it at the next upgrade.
     version = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
