@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.app.optimizer import Optimizer
+from mcp_optimizer.app.optimizer import Optimizer, dumped_servers
 from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.guard import HEADERS
@@ -60,7 +60,8 @@ def dumps(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def started(dumps: Path, **options: Any) -> AsyncIterator[Optimizer]:
-    optimizer = Optimizer.from_dumps(dumps, load_settings({"encoder": "none", **options}))
+    settings = load_settings({"encoder": "none", "database": "none", **options})
+    optimizer = Optimizer([], settings, dumps=dumped_servers(dumps))
     optimizer.start()
     await optimizer.catalog.caught_up()
     try:
