@@ -1,26 +1,22 @@
 """Finds the tools for a request and formats them for programs and for models. Called by the gateway.
 
 A request for several actions is searched part by part. The tools found decide whether it is one: a request that is only
-worded like several actions stays a single request. `about_server` says what a model should know about a server before
-it calls its tools, from the server file and from the server's own instructions, shortened.
+worded like several actions stays a single request.
 """
 
 from __future__ import annotations
 
-import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 
 from mcp_optimizer.access.policy.risk import risk_by_definition
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.learned_holdings import LearnedHoldings
 from mcp_optimizer.catalog.learned_use import LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
-from mcp_optimizer.compression.notes import opening
-from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
-from mcp_optimizer.domain.hidden_text import without_hidden
 from mcp_optimizer.domain.json_schema import optional_in, properties_of
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Risk
 from mcp_optimizer.domain.tools import TokenMetrics
@@ -28,78 +24,13 @@ from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools, json_text
 from mcp_optimizer.gateway.python_text import PythonSources, Stubs, python_text, stub_forms
 from mcp_optimizer.gateway.reply_text import ShownInConversation, TextSources, reply_text
+from mcp_optimizer.gateway.server_lines import LISTING_PLACES, about_server
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.search.actions import SeveralActions, several
 from mcp_optimizer.search.engine import Hit, Prior
 from mcp_optimizer.search.languages import in_english
 from mcp_optimizer.search.tool_texts import keywords_read, request_read
 from mcp_optimizer.search.words import name_key, terms
-from mcp_optimizer.upstream.state import UpstreamState
-
-LISTING_PLACES = ("list_allowed_directories", "list_allowed_paths", "list_allowed_roots", "list_repositories")
-"""Names of tools that list the places their server may access."""
-
-_LONGEST = 240
-_LONGEST_PATH = 200
-_MOST_PATHS = 3
-_PROGRAMS = re.compile(r"\.(?:[cm]?[jt]s|py|pyz|jar|sh|exe|dll|rb|php|wasm|json|toml|ya?ml|env)$", re.I)
-_NOT_DATA = frozenset("--directory --project --prefix --config --cache --cwd -C -c -m --from --env-file --log".split())
-"""Options whose value locates a program or its setup, not the data it works on."""
-
-_SECRET = re.compile(r"key|token|secret|cred|cert|pass|auth|/\.", re.I)
-"""Matches options and paths that lead to secrets or hidden folders."""
-
-
-def about_server(state: UpstreamState, listing: str = "") -> str:
-    """One line about a server: its purpose, where it works, and the start of its instructions.
-
-    `listing`: the server's tool that lists the places it may use. It is named, not called: the user asked for no call.
-    """
-    said = [_line(state.spec.description)] if state.spec.description else []
-    if paths := places(state.spec):
-        said.append(f"paths: {', '.join(paths)}")
-    elif listing:
-        said.append(f"where it may work: {listing}()")
-    if state.instructions and not state.spec.description:
-        # Quoted, because the server says it, not the gateway or the user.
-        words = _line(opening(state.instructions)).replace('"', "'")
-        said.append(f'says "{words}"')
-    return "; ".join(said)
-
-
-def places(spec: ServerSpec) -> tuple[str, ...]:
-    """The existing files and folders that a local server was started with, except its own program and its secrets."""
-    return _places(tuple(map(spec.without_secrets, spec.args))) if spec.transport is Transport.STDIO else ()
-
-
-@lru_cache(maxsize=1_024)
-def _places(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Cached, because a path on another machine may take long to check."""
-    found, before = [], ""
-    for argument in arguments:
-        value = argument.partition("=")[2] if argument.startswith("-") and "=" in argument else argument
-        option, before = (argument.partition("=")[0] if value is not argument else before), argument
-        if option in _NOT_DATA or _SECRET.search(option) or not _is_place(value):
-            continue
-        found.append(os.path.expanduser(value))
-    more = ("…",) if len(found) > _MOST_PATHS else ()
-    return (*found[:_MOST_PATHS], *more)
-
-
-def _is_place(value: str) -> bool:
-    is_path = value.startswith(("/", "~/")) or value[1:3] == ":\\"
-    if not is_path or len(value) > _LONGEST_PATH or _PROGRAMS.search(value) or _SECRET.search(value):
-        return False
-    path = os.path.expanduser(value)
-    if not path.isprintable() or "node_modules" in path or not os.path.exists(path):
-        return False
-    return os.path.isdir(path) or not os.access(path, os.X_OK)
-
-
-def _line(text: str) -> str:
-    text = " ".join(without_hidden(text).split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1].rsplit(" ", 1)[0] + "…"
-
 
 _AROUND = 500
 """Tokens of a reply reserved for everything except its tools."""
@@ -168,6 +99,9 @@ class Query:
 
 
 _WORDS = re.compile(r"[A-Za-z]+")
+_LONGEST = 240
+"""Characters of a request that are examined for what it does."""
+
 _BETWEEN = re.compile(r"[\s,;'\"`]+")
 _JOINED = re.compile(r"[^\W_][_-]+[^\W_]|[a-z][A-Z]")
 _FILLERS = frozenset("the a tool tools of and all show describe parameters schema signature details please".split())
@@ -257,7 +191,7 @@ class Finder:
         searched = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
         hits = searched.hits
         asked = query.several
-        parts = self._parts(snapshot, query, asked, hits) if asked is not None else []
+        parts, meant = self._parts(snapshot, query, asked, hits) if asked is not None else ([], [])
         if parts:
             most = max(limit, _OF_A_PART * len(parts)) if query.limit is None else limit
             hits = _together(parts, hits)[: min(most, at_once)]
@@ -274,7 +208,7 @@ class Finder:
             _fit(hits),
             snapshot.encoder_is_loading,
             len(tools) < len(hits) or len(hits) == at_once < limit,
-            counterparts=() if parts else tuple(searched.counterparts),
+            counterparts=tuple(meant if parts else searched.counterparts),
             further=() if parts else _worth_naming(tools, searched.further),
             parts=_in_parts(parts, tools),
             not_searched=asked.rest if asked is not None and parts else "",
@@ -318,16 +252,30 @@ class Finder:
         asked = terms(request)
         return lambda positions: use.prior(asked, [tool.key for at in positions if (tool := snapshot.tools[at])])
 
-    def _parts(self, snapshot: Snapshot, query: Query, asked: SeveralActions, whole: _Hits) -> list[tuple[str, _Hits]]:
-        """The parts of a request for several actions, each with its tools; none if it is one request."""
+    def _parts(
+        self, snapshot: Snapshot, query: Query, asked: SeveralActions, whole: _Hits
+    ) -> tuple[list[tuple[str, _Hits]], list[CatalogTool]]:
+        """The parts of a request for several actions, each with its tools, and the tools of other servers that may be
+        meant; none if it is one request.
+        """
         keywords = query.tool_keywords
-        parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART).hits) for part in asked.parts]
+        searched = [self._searched(snapshot, part, keywords, _OF_A_PART) for part in asked.parts]
+        parts = [(part, one.hits) for part, one in zip(asked.parts, searched, strict=True)]
         clear = [hits[0][0].server if _is_likely(hits) and _says_enough(part) else "" for part, hits in parts]
         parts = [
             (part, self._among(snapshot, part, hits, keywords, {*clear[:at], *clear[at + 1 :]} - {""}))
             for at, (part, hits) in enumerate(parts)
         ]
-        return parts if _are_several(asked, parts, whole) else []
+        if not _are_several(asked, parts, whole):
+            return [], []
+        # A server that another action needs as well is meant, and so is one that another action led to.
+        needed = Counter(hits[0][0].server for _, hits in parts if hits)
+        open_to_others = [
+            one
+            for one, (_, hits) in zip(searched, parts, strict=True)
+            if hits and hits is one.hits and needed[hits[0][0].server] == 1
+        ]
+        return parts, list({tool.key: tool for one in open_to_others for tool in one.counterparts}.values())
 
     def _among(self, snapshot: Snapshot, part: str, hits: _Hits, keywords: str, servers: set[str]) -> _Hits:
         """The tools for a part that says little by itself: those of the other parts' servers, if they fit."""

@@ -216,6 +216,7 @@ class _Writer:
             alternatives = [hit.tool for hit in others[:_MOST_OTHERS]]
             called = _by_server(alternatives, best.tool.server, lambda tool: self._useful_call(tool, wanted))
             self.lines.append(f"or: {called}")
+            self._written |= {tool.key for tool in alternatives}
 
     def _useful_call(self, tool: CatalogTool, wanted: Collection[str]) -> str:
         """The call of a tool that is not described: with the optional parameters that the action, or use, speaks for,

@@ -236,6 +236,19 @@ async def test_each_of_several_actions_names_the_next_tools(gateway: Gateway) ->
     assert "or: git_log(repo_path, …), git_add(repo_path, …)" in text
 
 
+async def test_an_action_names_what_else_it_may_mean_unless_another_action_needs_the_same_server() -> None:
+    more = {"": "", "_label": " label", "_branch": " branch", "_comment": " comment", "_reaction": " reaction"}
+    hub = [
+        tool(f"create_issue{end}", f"Create an issue{said}.", {"title": TEXT}, "title") for end, said in more.items()
+    ]
+    told = "Create a new issue in a Jira project, with its fields, its assignee and its links to other work."
+    jira = tool("jira_create_issue", told, {"project_key": TEXT}, "project_key")
+    gateway = await gateway_over(running("github", *hub), running("jira", jira, MOVE), GIT)
+    text = await text_of(gateway, "create an issue; show the commit logs")
+    assert "more: [jira] jira_create_issue(project_key)" in text
+    assert "jira" not in await text_of(gateway, "show the commit logs; create an issue; create an issue label")
+
+
 async def test_the_next_tools_have_the_optional_parameters_that_the_action_speaks_for_and_what_they_return() -> None:
     searching = McpTool(
         name="search_cards",
