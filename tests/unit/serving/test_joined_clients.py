@@ -69,7 +69,7 @@ async def gateway() -> AsyncIterator[Gateway]:
 
 
 def join(name: object, like: object = LIKE) -> bytes:
-    return json.dumps({"name": name, "like": like}).encode()
+    return json.dumps({"name": name, "like": like, "variables": {}}).encode()
 
 
 async def heard(link: ProcessLink) -> list[Said] | None:
