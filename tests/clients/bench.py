@@ -52,8 +52,9 @@ class Bench:
         self._node = node
         self._work = folder / "work"
         self._endpoint = endpoint
-        self.home.mkdir(parents=True)
-        self._work.mkdir()
+        # Several clients may be of one user.
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._work.mkdir(exist_ok=True)
         self.log.touch()
 
     @property

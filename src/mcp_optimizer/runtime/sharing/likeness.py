@@ -14,7 +14,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from platformdirs import user_config_path, user_data_path
@@ -36,6 +36,9 @@ _BY_TERMINAL = frozenset({"TERM", "SHELL"})
 """Variables that differ between a terminal and a desktop, and change nothing for a server."""
 _DECIDING = frozenset({b"shared", b"http", b"workers"})
 _CONFINING = ("CapBnd", "CapEff", "CapPrm", "Gid", "NoNewPrivs", "Seccomp:", "Uid")
+_PATH = "PATH"
+_LAUNCHERS = frozenset("bash bun bunx deno docker git node npm npx pnpm podman python python3 sh uv uvx yarn".split())
+"""Programs that start servers, or that servers often start."""
 _READ_BY_US = ("XDG_", "OTEL_", PREFIX)
 
 
@@ -81,13 +84,32 @@ def like_now(like: str, arguments: Sequence[str], environment: Mapping[str, str]
 def _variables(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     settings, servers = _files(arguments, environment, folder)
     words = {word.decode() for path in [*settings, *servers] for word in _words(path)}
-    return {name: value for name, value in sorted(environment.items()) if _matters(name) or name in words}
+    ours = " ".join([*arguments, *(value for name, value in environment.items() if name.startswith(PREFIX))])
+    words |= {word.decode() for word in _WORD.findall(os.fsencode(ours))}
+    found = {name: value for name, value in sorted(environment.items()) if _matters(name) or name in words}
+    if _PATH in found and _PATH not in words:
+        found[_PATH] = json.dumps(_programs(found[_PATH], words | _LAUNCHERS, folder), sort_keys=True)
+    return found
+
+
+def _programs(search_path: str, words: Collection[str], folder: Path) -> dict[str, str]:
+    """Where the programs are found whose names are in the files. Some clients put folders of their own before the
+    user's, with other names each time.
+    """
+    found: dict[str, str] = {}
+    for place in filter(None, search_path.split(os.pathsep)):
+        with contextlib.suppress(OSError, ValueError):
+            for name in os.listdir(folder / place):
+                parts = _WORD.findall(os.fsencode(name))
+                if parts and name not in found and all(part.decode() in words for part in parts):
+                    found[name] = place
+    return found
 
 
 def _matters(name: str) -> bool:
     if name in (LINK_VARIABLE, SHARED_VARIABLE) or name in _BY_TERMINAL:
         return False
-    return is_passed(name) or name.startswith(_READ_BY_US) or name.endswith("_API_KEY")
+    return is_passed(name) or name.startswith(_READ_BY_US)
 
 
 def _files(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[list[Path], list[Path]]:

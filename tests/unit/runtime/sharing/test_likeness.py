@@ -33,11 +33,24 @@ def test_the_same_start_is_the_same(folder: Path) -> None:
 
 
 def test_what_only_a_terminal_or_a_client_knows_is_no_difference(folder: Path) -> None:
-    assert of(folder) == of(folder, TERM="xterm", SHELL="/bin/zsh", WINDOWID="7", SOME_CLIENT="1")
+    assert of(folder) == of(folder, TERM="xterm", SHELL="/bin/zsh", WINDOWID="7", SOME_API_KEY="1")
+
+
+def test_folders_in_which_other_programs_are_found_are_no_difference_but_another_program_of_an_entry_is(
+    folder: Path,
+) -> None:
+    for name, program in (("of-client", "apply_patch"), ("of-user", "my-server"), ("of-other", "my-server")):
+        (folder / name).mkdir()
+        (folder / name / program).touch(0o755)
+    (folder / "servers.json").write_text('{"mcpServers": {"one": {"command": "my-server"}}}')
+    before = of(folder, PATH=f"{folder}/of-user:/bin")
+    assert before == of(folder, PATH=f"{folder}/of-client:{folder}/gone:{folder}/of-user:/bin")
+    assert before != of(folder, PATH=f"{folder}/of-other:{folder}/of-user:/bin")
+    assert before != of(folder, PATH="/bin")
 
 
 @pytest.mark.parametrize(
-    "variable", ["PATH", "LC_ALL", "https_proxy", "MY_KEY", "MCP_OPTIMIZER_MODE", "XDG_CONFIG_HOME", "OPENAI_API_KEY"]
+    "variable", ["PATH", "LC_ALL", "https_proxy", "MY_KEY", "MCP_OPTIMIZER_MODE", "XDG_CONFIG_HOME"]
 )
 def test_a_variable_that_reaches_the_settings_or_a_server_is_a_difference(folder: Path, variable: str) -> None:
     assert of(folder) != of(folder, **{variable: "another"})
@@ -55,7 +68,7 @@ def test_other_arguments_another_folder_and_changed_settings_are_differences(fol
 
 def test_a_server_file_may_change_because_the_gateway_follows_it(folder: Path) -> None:
     before = of(folder)
-    (folder / "servers.json").write_text('{"mcpServers": {"two": {"command": "y"}}}')
+    (folder / "servers.json").write_text('{"mcpServers": {"two": {"command": "y", "env": {}}}}')
     assert before == of(folder)
 
 
