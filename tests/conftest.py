@@ -72,9 +72,11 @@ def write_servers(tmp_path: Path) -> WriteServers:
 @pytest.fixture(scope="session")
 def warm_start() -> Iterator[None]:
     """Processes that tests start with `tests.warm` are forks of one that has its imports."""
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        # Under nohup, and processes that tests start would inherit that.
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # What a shell has in the background, or nohup starts, ignores these, and processes that tests start would, too.
+    for name, usual in (("SIGHUP", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     with warm():
         yield
 
