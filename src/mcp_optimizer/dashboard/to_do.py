@@ -110,7 +110,7 @@ def _policy_test(words: Sequence[str], _can_manage: bool) -> list[Html]:
 
 
 def _show(words: Sequence[str], _can_manage: bool) -> list[Html]:
-    server, _, tool = words[0].partition("__")
+    server, _, tool = words[0].partition("/")
     return [_link(f"What models see of {named(tool, _SHOWN)}", tool_href(server, tool))] if tool else []
 
 

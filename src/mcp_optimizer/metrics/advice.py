@@ -309,7 +309,7 @@ def _share(some: Sequence[Event], own: Sequence[Event]) -> str:
 
 
 def _show(server: str, tool: str) -> str:
-    return f"mcp-optimizer show {shlex.quote(f'{server}__{tool}')}"
+    return f"mcp-optimizer show {shlex.quote(f'{server}/{tool}')}"
 
 
 def _overlooked(catalog: Sequence[Weight], found: Mapping[ToolKey, int], called: Mapping[ToolKey, int]) -> list[str]:

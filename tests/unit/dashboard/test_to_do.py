@@ -30,7 +30,7 @@ from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
             "Rules for push",
         ),
         (
-            "What is shown: `mcp-optimizer show git__push_all`.",
+            "What is shown: `mcp-optimizer show git/push_all`.",
             'href="/tools/git/push_all"',
             "What models see of push_all",
         ),

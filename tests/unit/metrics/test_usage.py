@@ -78,7 +78,7 @@ def test_advice_names_the_unused_the_failing_and_the_large() -> None:
     assert "`mcp-optimizer disable mail` saves its definitions: 400 tokens" in told
     assert "`create_issue` of `git` failed 5 of 5 times" in told
     assert "Results of `list_issues` of `git` average 9,000 tokens" in told
-    assert "would have saved up to 35,000 tokens. What models see of it: `mcp-optimizer show git__list_issues`" in told
+    assert "would have saved up to 35,000 tokens. What models see of it: `mcp-optimizer show git/list_issues`" in told
     assert "pinned" not in told
 
 
