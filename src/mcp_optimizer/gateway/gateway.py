@@ -149,7 +149,7 @@ class Gateway:
 
     async def arrived(self, caller: Caller) -> None:
         """A caller makes a request: its own servers start."""
-        if self._arrivals is not None and self._pool.by_caller:
+        if self._arrivals is not None:
             await self._arrivals.of(caller.principal)
 
     async def taken_in(self) -> None:
@@ -374,8 +374,7 @@ class Gateway:
 
     def own(self, caller: Caller) -> Snapshot:
         """The current snapshot with the caller's own servers."""
-        snapshot = self._catalog.snapshot
-        return self.permissions.views.own(snapshot, caller) if self._pool.by_caller else snapshot
+        return self.permissions.views.own(self._catalog.snapshot, caller)
 
     async def _is_up_again(self, tool: CatalogTool, caller: Caller) -> bool:
         """Whether a tool's server runs again and lists the same definition of the tool."""
@@ -389,8 +388,7 @@ class Gateway:
         """The tool that a name means, on a running server. Waits while its server is starting; never denies a tool that
         may still appear.
         """
-        if self._pool.by_caller:
-            await self.arrived(caller)
+        await self.arrived(caller)
         try:
             tool = await resolve(self._catalog.snapshot)
         except (UnknownTool, ServerUnavailable):

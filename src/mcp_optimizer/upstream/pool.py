@@ -424,11 +424,6 @@ class UpstreamPool:
         if server in self._terms:
             await self._serving(server, principal).unwatch(uri)
 
-    @property
-    def awaits_client(self) -> bool:
-        """Whether no client has introduced itself, or the one that had has left."""
-        return self._only_client.link is None
-
     def client_connected(self, client: Callable[[], ClientLink]) -> None:
         """A client has introduced itself."""
         self._only_client.client_connected(client)

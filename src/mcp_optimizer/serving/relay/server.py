@@ -247,8 +247,7 @@ class Relay:
 
     def _client_connected(self, ctx: Context) -> None:
         """Register the client, because even one that only listens is notified of changes."""
-        is_known = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or self.clients.of(ctx) is not None
-        if is_known and self._pool.awaits_client:
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or self.clients.of(ctx) is not None:
             self._pool.client_connected(lambda: self.clients.link(ctx).lasting)
 
     async def _raw_answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
