@@ -104,6 +104,16 @@ class Embedding:
         if self.encoder is not None:
             await self._ingestion.store_vectors(self.vectors.at_hand(), self.encoder)
 
+    async def recall(self, records: Sequence[ToolRecord]) -> None:
+        """Take the stored vectors of these tools; embeds none."""
+        encoder, vectors = self.encoder, self.vectors
+        unknown = [record.vector_key for record in records if record.vector_key not in vectors]
+        if encoder is None or not unknown:
+            return
+        if found := await self._ingestion.known_vectors(unknown, encoder):
+            vectors.add(found)
+            self._on_found()
+
     async def embed(self, records: Sequence[ToolRecord]) -> None:
         encoder = self.encoder
         if encoder is None:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -128,11 +128,14 @@ class Ingestion:
         definitions: Sequence[Definition],
         before: Sequence[ToolRecord] = (),
         said: ServerText = NOTHING_SAID,
+        counted: Mapping[str, int] | None = None,
     ) -> list[ToolRecord]:
-        """Make the records of a server's tools; unchanged ones are taken from `before`. Waits for no write."""
+        """Make the records of a server's tools; unchanged ones are taken from `before`. Waits for no write. `counted`:
+        what `known_counts` says of them, if it was asked about many servers together.
+        """
         kept = {record.definition_hash: record for record in before}
         new = [item for item in definitions if item.definition_hash not in kept]
-        known = await self._known_counts([item.definition_hash for item in new])
+        known = counted if counted is not None else await self.known_counts(item.definition_hash for item in new)
         # A few at a time: more threads would only slow down requests.
         async with self._reading:
             return await asyncio.to_thread(self._make, server, definitions, kept, known, said)
@@ -247,7 +250,7 @@ class Ingestion:
     async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Vector]]:
         """The vectors of these records by key, as they become known: stored ones first, then batch by batch."""
         by_key = {record.vector_key: record for record in records}
-        known = await self._known_vectors(list(by_key), encoder)
+        known = await self.known_vectors(list(by_key), encoder)
         if known:
             yield known
         missing = [key for key in by_key if key not in known]
@@ -256,7 +259,7 @@ class Ingestion:
             async with turns.next() as is_ours:
                 # Another gateway may have embedded them meanwhile.
                 keys = missing[:_EMBED_BATCH]
-                new = await self._known_vectors(keys, encoder) if turns.has_others else {}
+                new = await self.known_vectors(keys, encoder) if turns.has_others else {}
                 if is_ours and (left := [key for key in keys if key not in new]):
                     vectors = await asyncio.to_thread(encoder.embed_tools, [by_key[key].text for key in left])
                     self.embedded += len(left)
@@ -270,7 +273,8 @@ class Ingestion:
                     logger.info("Embedded %d of %d tools", len(by_key) - len(missing), len(by_key))
                 yield new
 
-    async def _known_vectors(self, keys: Sequence[str], encoder: Encoder) -> dict[str, Vector]:
+    async def known_vectors(self, keys: Sequence[str], encoder: Encoder) -> dict[str, Vector]:
+        """The stored vectors of tools by this encoder, by key; none if the database cannot be read."""
         catalog = await self._opened()
         if catalog is None:
             return {}
@@ -296,7 +300,7 @@ class Ingestion:
         """
         texts = await asyncio.to_thread(lambda: [compact(tool) for tool in tools])
         key = hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
-        if known := (await self._known_counts([key])).get(key):
+        if known := (await self.known_counts([key])).get(key):
             return known
         tokens = await asyncio.to_thread(lambda: sum(map(self._counter.count_or_zero, texts)))
         catalog = await self._opened()
@@ -308,7 +312,8 @@ class Ingestion:
                 logger.debug("The tokens of a list are not stored: %s", error)
         return tokens
 
-    async def _known_counts(self, hashes: Sequence[str]) -> dict[str, int]:
+    async def known_counts(self, hashes: Iterable[str]) -> dict[str, int]:
+        """The stored token counts of definitions, by hash; none if the database cannot be read."""
         catalog = await self._opened()
         if catalog is None:
             return {}

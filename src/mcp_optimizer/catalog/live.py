@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
@@ -215,11 +215,17 @@ class LiveCatalog:
         specs = [self._states[name].spec for name in self._to_recall if name in self._states]
         self._to_recall.clear()
         known = await self._ingestion.recall_servers(specs)
-        for name, listing in (await self._ingestion.recall(specs)).items():
+        listings = await self._ingestion.recall(specs)
+        counted = await self._ingestion.known_counts(
+            tool.definition_hash for listing in listings.values() for tool in listing.tools
+        )
+        for name, listing in listings.items():
             if (state := self._awaited(name)) is not None:
                 said = known[name].said.instructions if name in known else ""
-                await self._take_back(replace(state, listing=listing, instructions=said))
+                await self._take_back(replace(state, listing=listing, instructions=said), counted)
         self._known |= known
+        # With their vectors, if the encoder is loaded by now: an index is not built twice.
+        await self._recall_vectors()
         # Also when another index is being built, which may have their tools already: they are found when this returns.
         await self._reindex()
 
@@ -229,10 +235,10 @@ class LiveCatalog:
         is_awaited = state is not None and state.status is ServerStatus.STARTING and server not in self._records
         return state if is_awaited else None
 
-    async def _take_back(self, state: UpstreamState) -> None:
+    async def _take_back(self, state: UpstreamState, counted: Mapping[str, int]) -> None:
         found = await self._admissions.recalled(state)
         said = ServerText(state.spec.description, found.instructions)
-        records = await self._ingestion.take_in(state.name, found.definitions, said=said)
+        records = await self._ingestion.take_in(state.name, found.definitions, said=said, counted=counted)
         now = self._awaited(state.name)
         # Skip it if the server came up meanwhile, or its name means another server by now.
         if records and now is not None and now.spec == state.spec:
@@ -243,6 +249,11 @@ class LiveCatalog:
                 self._running.switch(state.name, on=state.name not in self._forgotten)
                 self._snapshot = None
             self._outdated = True
+
+    async def _recall_vectors(self) -> None:
+        """Take the stored vectors of all tools, in one go; then embed those that have none, server by server."""
+        await self._embedding.recall([record for records in self._records.values() for record in records])
+        for records in list(self._records.values()):
             self._tasks.spawn(self._embed(records))
 
     def forget(self, server: str) -> None:
@@ -306,8 +317,7 @@ class LiveCatalog:
         """Use a loaded encoder: embed all tools ingested so far and from now on."""
         self._embedding.use(encoder)
         self._snapshot = None
-        for records in list(self._records.values()):
-            self._tasks.spawn(self._embed(records))
+        self._tasks.spawn(self._recall_vectors())
         if encoder is None:
             self._outdated = True
             self._tasks.spawn(self._reindex())

@@ -29,6 +29,7 @@ from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import RecordingPool, down, mcp_tool, new_gateway, running, spec
+from tests.unit.search.toy_encoder import ToyEncoder
 
 NOTE = mcp_tool("write_note", "Write a note into the notebook")
 CARD = mcp_tool("create_card", "Create a card on a board")
@@ -192,6 +193,37 @@ async def test_a_call_waits_for_a_bounded_time_and_then_says_that_the_server_is_
     async with started(path, STARTING) as catalog:
         with pytest.raises(StillStarting, match="The server 'notes' is still starting"):
             await StartingServers(catalog, lambda _server, _caller: None, call_patience=0.05).until_up("notes")
+
+
+async def questions_at_a_warm_start(path: Path, servers: Sequence[str]) -> int:
+    """How often the database is asked for until all tools that these servers listed before are found by meaning."""
+    tools = {name: mcp_tool(f"tool_of_{name}", f"Draws {name}") for name in servers}
+    async with started(path, *(running(name, tool) for name, tool in tools.items())) as catalog:
+        await catalog.use_encoder(ToyEncoder())
+    asked = 0
+    database = await open_database(path)
+    stored = Catalog(database)
+
+    async def opened() -> Catalog:
+        nonlocal asked
+        asked += 1
+        return stored
+
+    counter, vocabulary = TokenCounter(), Vocabulary()
+    catalog = LiveCatalog(Ingestion(counter, vocabulary, opened), vocabulary, counter)
+    await catalog.use_encoder(ToyEncoder())
+    for name in servers:
+        catalog.on_state(down(name, "", ServerStatus.STARTING))
+    await catalog.caught_up()
+    assert len(names(catalog)) == len(servers)
+    assert not catalog.snapshot.index.by_words_only
+    await database.close()
+    return asked
+
+
+async def test_many_servers_are_read_from_the_database_together(tmp_path: Path) -> None:
+    one = await questions_at_a_warm_start(tmp_path / "one.db", ["a"])
+    assert await questions_at_a_warm_start(tmp_path / "many.db", ["a", "b", "c", "d", "e"]) == one
 
 
 @pytest.mark.slow
