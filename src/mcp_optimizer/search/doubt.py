@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.lexical import Floats
 from mcp_optimizer.search.ranker import FEATURES, Cosines, Ranking, sigmoid, weighed
-from mcp_optimizer.search.words import words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,9 +123,9 @@ def bundled_judge() -> Judge:
     return Judge.of(json.loads(stored.read_text(encoding="utf-8")))
 
 
-def is_short(query: str) -> bool:
-    """Whether a request is short enough to be judged."""
-    return len(words(query)) <= LONGEST
+def is_short(asked: Sequence[str]) -> bool:
+    """Whether a request of these words is short enough to be judged."""
+    return len(asked) <= LONGEST
 
 
 def doubt_features(cosines: Cosines, matrix: Floats, ranking: Ranking, general: float, world: World) -> Floats:

@@ -41,6 +41,7 @@ from mcp_optimizer.search.overlap import LOOKED_AT, RankedTool, counterparts
 from mcp_optimizer.search.ranker import (
     EXACT_NAME_BONUS,
     LEAST,
+    Asked,
     Cosines,
     Fusion,
     Mask,
@@ -50,13 +51,11 @@ from mcp_optimizer.search.ranker import (
     contributions,
     rank,
     read_fusion,
-    with_cosines,
-    word_features,
 )
 from mcp_optimizer.search.tool_texts import keywords_read, query_parts, request_read
 from mcp_optimizer.search.typing_errors import Grouped, grouped, repaired
 from mcp_optimizer.search.vectors import EXACT_UP_TO
-from mcp_optimizer.search.words import terms, words
+from mcp_optimizer.search.words import terms
 
 BUNDLED: Final = "bundled:"
 """How the name of the bundled encoder begins."""
@@ -153,6 +152,16 @@ def _hit(position: np.int64, likelihood: np.float32, named: Collection[int] = ()
     return Hit(int(position), round(float(likelihood), 4), is_general, int(position) in named)
 
 
+def _first(asked: Asked, ranking: Ranking, most: int) -> list[Hit]:
+    named = frozenset(asked.named)
+    return [_hit(at, one, named) for at, one in zip(ranking.positions[:most], ranking.likelihoods, strict=False)]
+
+
+def _nearest(asked: Asked, ranking: Ranking, limit: int) -> list[Hit]:
+    """The first tools that have anything in common with a request that none fits."""
+    return _first(asked, ranking, min(_NEAREST, limit, int(np.count_nonzero(ranking.scores > LEAST))))
+
+
 class SearchIndex:
     """Everything needed to rank one set of tools."""
 
@@ -245,64 +254,56 @@ class SearchIndex:
         query = self._repaired(f"{request_read(description)} {keywords_read(keywords)}".strip())
         begun = self._begin(query)
         # Computed while the encoder works in its own thread.
-        matrix = word_features(self._parts.lexical, self._parts.names, query)
+        asked = Asked.of(self._parts.lexical, self._parts.names, query)
         cosines = self._cosines(query, begun)
-        matrix = with_cosines(matrix, cosines)
+        asked.with_cosines(cosines)
         looked_at = limit + _FURTHER if limit > 0 else limit
         most = max(looked_at, LOOKED_AT) if limit > 0 else limit
-        ranking = self._ranked(query, cosines, allowed, most, None, matrix)
+        ranking = self._ranked(query, cosines, allowed, most, None, asked)
         candidates = ranking.positions[: max(looked_at, _CANDIDATES)]
         if prior and (used := prior(candidates)) is not None:
             whole = np.zeros(self.size, dtype=np.float32)
             whole[candidates] = used
-            ranking = self._ranked(query, cosines, allowed, most, whole, matrix)
-        verdict = self._verdict(query, cosines, allowed, ranking, matrix)
+            ranking = self._ranked(query, cosines, allowed, most, whole, asked)
+        verdict = self._verdict(asked, cosines, allowed, ranking)
         hits: list[Hit] = []
         if verdict is Outlook.FITS:
-            hits = self._first(query, ranking, min(ranking.kept, limit))
+            hits = _first(asked, ranking, min(ranking.kept, limit))
         elif verdict is Outlook.NONE:
-            hits = self._nearest(query, ranking, limit)
+            hits = _nearest(asked, ranking, limit)
         if cosines is not None and limit > 0 and (verdict is not Outlook.FITS or not hits or hits[0].score < _WEAK):
             found = {hit.position for hit in hits}
-            general = [hit for hit in self._general(query, cosines, allowed, matrix) if hit.position not in found]
+            general = [hit for hit in self._general(asked, cosines, allowed) if hit.position not in found]
             hits = [*hits[: max(limit - len(general), 1)], *general][:limit] if general else hits
         if not hits and cosines is not None:
-            hits, verdict = self._nearest(query, ranking, limit), Outlook.NONE
+            hits, verdict = _nearest(asked, ranking, limit), Outlook.NONE
         if not hits:
             return SearchResult((), 0.0)
-        if verdict is Outlook.NONE or (hits[0].score < _WEAK and not asks_to_destroy(words(query))):
+        if verdict is Outlook.NONE or (hits[0].score < _WEAK and not asks_to_destroy(asked.words)):
             hits = self._harmless_first(hits)
         if verdict is Outlook.NONE:
             hits = [replace(hit, is_only_near=True) for hit in hits]
         found = {hit.position for hit in hits}
-        following = tuple(int(at) for at in ranking.positions[:looked_at] if int(at) not in found)
-        others = self._counterparts(query, ranking) if verdict is Outlook.FITS else ()
+        following = tuple(at for at in ranking.positions[:looked_at].tolist() if at not in found)
+        others = self._counterparts(asked, ranking) if verdict is Outlook.FITS else ()
         return SearchResult(tuple(hits), hits[0].score, following, others)
-
-    def _first(self, query: str, ranking: Ranking, most: int) -> list[Hit]:
-        named = frozenset(self._parts.names.exactly(query))
-        return [_hit(at, one, named) for at, one in zip(ranking.positions[:most], ranking.likelihoods, strict=False)]
-
-    def _nearest(self, query: str, ranking: Ranking, limit: int) -> list[Hit]:
-        """The first tools that have anything in common with a request that none fits."""
-        return self._first(query, ranking, min(_NEAREST, limit, int((ranking.scores > LEAST).sum())))
 
     def _harmless_first(self, hits: list[Hit]) -> list[Hit]:
         """The hits, those that delete or overwrite last; for hits that hardly fit."""
         harmful = frozenset(self._parts.names.destroying.tolist())
         return sorted(hits, key=lambda hit: hit.position in harmful and not hit.is_named)
 
-    def _verdict(self, query: str, cosines: Cosines | None, allowed: Mask, ranking: Ranking, matrix: Floats) -> Outlook:
+    def _verdict(self, asked: Asked, cosines: Cosines | None, allowed: Mask, ranking: Ranking) -> Outlook:
         by_ranking = Outlook.FITS if ranking.answered else Outlook.GENERAL
         is_bundled = self._encoder is not None and self._encoder.name.startswith(BUNDLED)
-        is_judged = is_bundled and self.size <= MOST_JUDGED and is_short(query)
+        is_judged = is_bundled and self.size <= MOST_JUDGED and is_short(asked.words)
         if cosines is None or not is_judged or not len(ranking.positions):
             return by_ranking
         if ranking.likelihoods[0] >= SURE:
             return Outlook.FITS
-        if self._can_search_for(query, cosines, allowed):
+        if self._can_search_for(asked.query, cosines, allowed):
             return by_ranking
-        known = self._doubt_features(cosines, allowed, ranking, matrix, bundled_world())
+        known = self._doubt_features(cosines, allowed, ranking, asked.matrix, bundled_world())
         return Outlook.FITS if bundled_judge().score(known) >= bundled_judge().threshold else Outlook.NONE
 
     def _can_search_for(self, query: str, cosines: Cosines, allowed: Mask) -> bool:
@@ -329,25 +330,25 @@ class SearchIndex:
         if cosines is None:
             raise ValueError("without cosines nothing is judged")
         everything = np.ones(self.size, dtype=np.bool_)
-        matrix = with_cosines(word_features(self._parts.lexical, self._parts.names, query), cosines)
-        ranking = self._ranked(query, cosines, everything, LOOKED_AT, None, matrix)
-        known = self._doubt_features(cosines, everything, ranking, matrix, world)
-        if not is_short(query):
+        asked = Asked.of(self._parts.lexical, self._parts.names, query).with_cosines(cosines)
+        ranking = self._ranked(query, cosines, everything, LOOKED_AT, None, asked)
+        known = self._doubt_features(cosines, everything, ranking, asked.matrix, world)
+        if not is_short(asked.words):
             return known, ranking.answered
-        is_sure = ranking.likelihoods[0] >= SURE or bool(self._parts.names.exactly(query))
+        is_sure = ranking.likelihoods[0] >= SURE or bool(asked.named)
         return known, is_sure or self._can_search_for(query, cosines, everything) or None
 
-    def _counterparts(self, query: str, ranking: Ranking) -> tuple[int, ...]:
-        names = self._parts.names
-        # A tool that has exactly the words of the request is not nearer in meaning.
-        bonus = np.isin(ranking.positions, names.exactly(query)) * np.float32(EXACT_NAME_BONUS)
-        owners = names.servers[ranking.positions]
+    def _counterparts(self, asked: Asked, ranking: Ranking) -> tuple[int, ...]:
+        names, scores = self._parts.names, ranking.scores
+        if asked.named:
+            # A tool that has exactly the words of the request is not nearer in meaning.
+            scores = scores.copy()
+            scores[np.isin(ranking.positions, asked.named)] -= np.float32(EXACT_NAME_BONUS)
+        owners = names.servers[ranking.positions].tolist()
+        ranked = zip(ranking.positions.tolist(), owners, scores.tolist(), strict=True)
         return counterparts(
-            query,
-            [
-                RankedTool(int(at), int(owner), names.spelt[at], names.server_names[owner], float(score))
-                for at, owner, score in zip(ranking.positions, owners, ranking.scores - bonus, strict=True)
-            ],
+            asked.query,
+            (RankedTool(at, owner, names.spelt[at], names.server_names[owner], score) for at, owner, score in ranked),
         )
 
     def ranking(self, query: str, allowed: Mask | None, limit: int, prior: Floats | None = None) -> Ranking:
@@ -372,11 +373,11 @@ class SearchIndex:
         allowed: Mask | None,
         limit: int,
         prior: Floats | None,
-        matrix: Floats | None = None,
+        asked: Asked | None = None,
     ) -> Ranking:
         beside = RankAdjustments(self._parts.superseded, prior)
         fusion = self._fusion(cosines)
-        found = rank(self._parts.lexical, self._parts.names, query, cosines, fusion, limit, allowed, beside, matrix)
+        found = rank(self._parts.lexical, self._parts.names, query, cosines, fusion, limit, allowed, beside, asked)
         if found.answered or cosines is None or not self._parts.vectors.missing.any():
             return found
         # Nothing fits by meaning, but some tools are not embedded yet: words decide until they are.
@@ -396,13 +397,13 @@ class SearchIndex:
     def _own_words(self) -> Grouped:
         return grouped(self._parts.lexical.known_terms())
 
-    def _general(self, query: str, cosines: Cosines, allowed: Mask, matrix: Floats) -> list[Hit]:
+    def _general(self, asked: Asked, cosines: Cosines, allowed: Mask) -> list[Hit]:
         """The allowed general-purpose tools, nearest to the request first; empty if none is near."""
         generality = self.generality
         if generality is None:
             return []
         eligible = generality.tools(self._fusion(cosines).general) & allowed & (cosines.whole >= LEAST_COSINE)
-        ranking = self._ranked(query, cosines, eligible, MOST, None, matrix)
+        ranking = self._ranked(asked.query, cosines, eligible, MOST, None, asked)
         return [
             _hit(at, likelihood, is_general=True)
             for at, likelihood in zip(ranking.positions, ranking.likelihoods, strict=True)

@@ -13,7 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.runtime.lazy_numpy import np
@@ -168,12 +168,13 @@ class WordIndex(ABC):
     def scores(self, query: Iterable[str], zeros: Floats | None = None) -> Floats:
         """BM25 of every tool in every field (fields x tools), in `zeros` if given; each term counts once."""
         found = np.zeros((len(FIELDS), self.size), dtype=np.float32) if zeros is None else zeros
+        rows = list(found)
         for number in self._numbers(query):
-            for field in range(len(FIELDS)):
+            for field, row in enumerate(rows):
                 tools, impacts = self._impacts_of(number, field)
                 if len(tools):
                     # A tool occurs once in a posting list, so plain indexed addition is safe.
-                    found[field, tools] += impacts
+                    row[tools] += impacts
         return found
 
     def field_scores(self, query: Iterable[str], field: str) -> Floats:
@@ -198,7 +199,7 @@ class WordIndex(ABC):
         for term in dict.fromkeys(query):
             number = self._vocabulary.find(term)
             tools = _nowhere() if number is None else self._having(number, _ALL)
-            weight = float(_rarity(self._count, len(tools)))
+            weight = _rarity_of_one(self._count, len(tools))
             whole += weight
             result[tools] += np.float32(weight)
         if whole > 0.0:
@@ -295,7 +296,7 @@ class LexicalIndex(WordIndex):
 
     def _shares_of(self, number: int, field: int) -> tuple[Integers, Floats]:
         tools = self._having(number, field)
-        return tools, np.float32(_rarity(self.size, len(tools))) / self._totals[tools, field]
+        return tools, np.float32(_rarity_of_one(self.size, len(tools))) / self._totals[tools, field]
 
     def _run(self, number: int, field: int) -> tuple[int, int]:
         """The start and end of the posting list of a term in a field."""
@@ -335,11 +336,11 @@ class LexicalPart(WordIndex):
     def _impacts_of(self, number: int, field: int) -> tuple[Integers, Floats]:
         found, counts = self._found(number, field)
         relative = self._whole.lengths[self._positions[found], field] / self._average[field]
-        return self._placed(found), _impacts(np.float32(_rarity(self._count, len(found))), counts, relative)
+        return self._placed(found), _impacts(np.float32(_rarity_of_one(self._count, len(found))), counts, relative)
 
     def _shares_of(self, number: int, field: int) -> tuple[Integers, Floats]:
         found, _ = self._found(number, field)
-        return self._placed(found), np.float32(_rarity(self._count, len(found))) / self._totals[found, field]
+        return self._placed(found), np.float32(_rarity_of_one(self._count, len(found))) / self._totals[found, field]
 
     def _placed(self, found: Integers) -> Integers:
         return self._positions[found] if self._in_place else found
@@ -403,5 +404,12 @@ def _totals(size: int, keys: Integers, owners: Integers, rarity: Floats) -> Floa
     return found.reshape(size, len(_SHARED)).astype(np.float32)
 
 
-def _rarity(size: int, frequency: NDArray[np.int64] | int) -> NDArray[np.float64]:
-    return np.log1p((size - np.asarray(frequency) + 0.5) / (np.asarray(frequency) + 0.5))
+def _rarity(size: int, frequency: NDArray[np.int64]) -> NDArray[np.float64]:
+    rarity: NDArray[np.float64] = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+    return rarity
+
+
+@lru_cache(maxsize=10_000)
+def _rarity_of_one(size: int, frequency: int) -> float:
+    """Of a term that so many tools have. Remembered: a search asks several times for each of its terms."""
+    return float(_rarity(size, np.array(frequency)))

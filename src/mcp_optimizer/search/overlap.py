@@ -7,7 +7,7 @@ ranking.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -38,16 +38,19 @@ class RankedTool:
     score: float
 
 
-def counterparts(query: str, ranked: Sequence[RankedTool]) -> tuple[int, ...]:
-    """The positions of the tools of further servers that the request may mean, best first, one of each server."""
-    if len(ranked) < 2:
+def counterparts(query: str, ranked: Iterable[RankedTool]) -> tuple[int, ...]:
+    """The positions of the tools of further servers that the request may mean, best first, one of each server. Takes
+    tools of the ranking only as far as they may be meant.
+    """
+    following = iter(ranked)
+    if (first := next(following, None)) is None:
         return ()
-    first, asked = ranked[0], frozenset(terms(query))
+    asked = frozenset(terms(query))
     own = _said(first.name, first.server_name)
     met = asked & own.terms
     near = 0.0 if asked & _terms(first.server_name) else _NEAR
     found: dict[int, int] = {}
-    for tool in ranked[1:]:
+    for tool in following:
         behind = first.score - tool.score
         if behind > _BEHIND:
             break

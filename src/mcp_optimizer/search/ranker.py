@@ -93,12 +93,16 @@ class Regime:
 
     def fit(self, known: Floats) -> float:
         """How likely some tool answers the query, from 0 to 1."""
-        return float(sigmoid(np.float32(self.fit_logit(known))))
+        return _likelihood(self.fit_logit(known))
 
     def likelihoods(self, hits: Floats) -> Floats:
         """How likely each hit answers, given its `HIT_FEATURES`; never more likely than a hit ranked above it."""
         falling: Floats = np.minimum.accumulate(sigmoid(weighed(hits, self.hit_weights) + np.float32(self.hit_bias)))
         return falling
+
+
+def _likelihood(logit: float) -> float:
+    return float(sigmoid(np.float32(logit)))
 
 
 def weighed(features: Floats, weights: Floats) -> Any:
@@ -112,7 +116,8 @@ def weighed(features: Floats, weights: Floats) -> Any:
 
 def sigmoid(values: Any) -> Any:
     """The logistic function: maps any number to a value between 0 and 1."""
-    return 1.0 / (1.0 + np.exp(-np.clip(values, -30.0, 30.0)))
+    # Without `np.clip`, which takes longer than all the rest of this line.
+    return 1.0 / (1.0 + np.exp(-np.minimum(np.maximum(values, -30.0), 30.0)))
 
 
 @dataclass(frozen=True)
@@ -181,22 +186,46 @@ class Cosines:
     """The vector of the whole query."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A request, and what its words say of all tools: all that can be computed while the encoder works on it."""
+
+    query: str
+    words: list[str]
+    is_long: bool
+    named: list[int]
+    """The tools that it names."""
+    unasked: Positions
+    """The tools that delete or overwrite, if it does not ask for that."""
+    near: Positions
+    """The tools that are at hand, if it is about this machine."""
+    matrix: Floats
+    """Every tool's features (features x tools), in the order of `FEATURES`."""
+
+    @classmethod
+    def of(cls, index: WordIndex, names: Names, query: str) -> Asked:
+        """Without cosines, which are zero."""
+        said, parts = words(query), query_parts(query)
+        unasked = np.zeros(0, dtype=np.int64) if asks_to_destroy(said) else names.destroying
+        matrix = _word_features(index, names, query, said, parts)
+        return cls(query, said, bool(parts), names.exactly(query), unasked, at_hand(index, query), matrix)
+
+    def with_cosines(self, cosines: Cosines | None) -> Asked:
+        """Fill the cosines into the features, in place."""
+        if cosines is not None:
+            self.matrix[_COLUMN["cosine"]] = cosines.whole
+            best = cosines.parts.max(axis=0) if len(cosines.parts) else cosines.whole
+            self.matrix[_COLUMN["part_cosine"]] = best
+        return self
+
+
 def feature_matrix(index: WordIndex, names: Names, query: str, cosines: Cosines | None) -> Floats:
     """Every tool's features (features x tools), in the order of `FEATURES`; cosines are zero if not given."""
-    return with_cosines(word_features(index, names, query), cosines)
+    return Asked.of(index, names, query).with_cosines(cosines).matrix
 
 
-def with_cosines(matrix: Floats, cosines: Cosines | None) -> Floats:
-    """Fill the cosine features into a matrix of word features, in place."""
-    if cosines is not None:
-        matrix[_COLUMN["cosine"]] = cosines.whole
-        matrix[_COLUMN["part_cosine"]] = cosines.parts.max(axis=0) if len(cosines.parts) else cosines.whole
-    return matrix
-
-
-def word_features(index: WordIndex, names: Names, query: str) -> Floats:
-    """Every tool's features that need no encoder; the others are zero."""
-    asked, parts = asked_terms(index, query), query_parts(query)
+def _word_features(index: WordIndex, names: Names, query: str, said: list[str], parts: list[str]) -> Floats:
+    asked = asked_terms(index, query)
     matrix = np.zeros((len(FEATURES), index.size), dtype=np.float32)
     first = _COLUMN["bm25_name"]
     _scale_rows(index.scores(asked, matrix[first : first + len(FIELDS)]))
@@ -210,7 +239,7 @@ def word_features(index: WordIndex, names: Names, query: str) -> Floats:
     matrix[_COLUMN["query_met"]] = index.met(asked)
     matrix[_COLUMN["name_phrase"]] = _name_phrases(names, query, named)
     unwanted = negated(query)
-    if wanted := actions([word for word in words(query) if word not in unwanted]):
+    if wanted := actions([word for word in said if word not in unwanted]):
         shared = (names.actions & wanted) > 0
         matrix[_COLUMN["same_action"]] = shared
         matrix[_COLUMN["other_action"]] = -((names.actions > 0) & ~shared).astype(np.float32)
@@ -290,35 +319,38 @@ def rank(
     limit: int,
     allowed: Mask | None = None,
     beside: RankAdjustments | None = None,
-    matrix: Floats | None = None,
+    asked: Asked | None = None,
 ) -> Ranking:
     """The first `limit` of the allowed tools for the query. Tools that are not allowed take no place.
 
-    `matrix` is the `feature_matrix` of this query and these cosines, if already computed.
+    `asked` is this query with these cosines, if already computed.
     """
     beside = beside or RankAdjustments()
     eligible = np.arange(index.size) if allowed is None else np.flatnonzero(allowed)
-    if not len(eligible) or limit < 1 or not words(query):
+    if not len(eligible) or limit < 1:
+        return nothing()
+    if asked is None:
+        asked = Asked.of(index, names, query).with_cosines(cosines)
+    if not asked.words:
         # Without any word, the cosines are only noise.
         return nothing()
-    regime = fusion.long if query_parts(query) else fusion.short
-    if matrix is None:
-        matrix = feature_matrix(index, names, query, cosines)
-    exact = [position for position in _named(names, query, beside) if allowed is None or allowed[position]]
+    regime, matrix = fusion.long if asked.is_long else fusion.short, asked.matrix
+    exact = [position for position in _named(asked, beside) if allowed is None or allowed[position]]
     scores = _scores(matrix, regime, exact, allowed, beside)
-    scores[_unasked(names, query, exact)] -= np.float32(UNASKED)
-    scores[at_hand(index, query)] += np.float32(AT_HAND)
+    scores[_unasked(asked, exact)] -= np.float32(UNASKED)
+    scores[asked.near] += np.float32(AT_HAND)
     order = _first(scores, eligible, max(limit, 10) + 1)
     known = fit_features(matrix, scores, order)
-    fit, shown = regime.fit(known), order[:limit]
-    hits = hit_features(matrix, scores, order, limit, regime.fit_logit(known))
+    logit, shown = regime.fit_logit(known), order[:limit]
+    fit, own = _likelihood(logit), scores[shown]
+    hits = hit_features(matrix, scores, order, limit, logit)
     likelihoods = regime.likelihoods(hits).astype(np.float32)
     if exact:
         likelihoods[np.isin(shown, exact)] = _CALLED_BY_NAME
     # A tool that has nothing in common with the query never fits, however weak the first is.
-    kept = int((scores[shown] >= max(scores[shown[0]] - regime.gap, LEAST)).sum()) or 1
+    kept = int(np.count_nonzero(own >= max(own[0] - regime.gap, LEAST))) or 1
     answered = bool(exact) or fit >= regime.fit_threshold
-    return Ranking(shown, scores[shown], fit, answered, kept, known, hits, likelihoods)
+    return Ranking(shown, own, fit, answered, kept, known, hits, likelihoods)
 
 
 def _scores(
@@ -328,24 +360,22 @@ def _scores(
     if beside.prior is not None:
         scores = scores + beside.prior
     scores = beside.superseded.moved(scores, allowed)
-    scores[list(exact)] += EXACT_NAME_BONUS
+    if exact:
+        scores[list(exact)] += EXACT_NAME_BONUS
     return scores
 
 
-def _named(names: Names, query: str, beside: RankAdjustments) -> list[int]:
+def _named(asked: Asked, beside: RankAdjustments) -> list[int]:
     """The tools that the query names. A plain request such as "read a file" does not name a deprecated read_file."""
-    found = names.exactly(query)
-    if not found or is_identifier(query):
-        return found
+    if not asked.named or is_identifier(asked.query):
+        return asked.named
     deprecated = frozenset(beside.superseded.old.tolist())
-    return [position for position in found if position not in deprecated]
+    return [position for position in asked.named if position not in deprecated]
 
 
-def _unasked(names: Names, query: str, exact: Sequence[int]) -> Positions:
+def _unasked(asked: Asked, exact: Sequence[int]) -> Positions:
     """The tools that delete or overwrite although the request neither asks for that nor names them."""
-    if asks_to_destroy(words(query)):
-        return np.zeros(0, dtype=np.int64)
-    return names.destroying[~np.isin(names.destroying, exact)] if exact else names.destroying
+    return asked.unasked[~np.isin(asked.unasked, exact)] if exact else asked.unasked
 
 
 def contributions(
@@ -360,15 +390,15 @@ def contributions(
 ) -> list[dict[str, float]]:
     """What each feature adds to the scores of these tools; the values add up to the score from `rank`."""
     beside = beside or RankAdjustments()
-    regime = fusion.long if query_parts(query) else fusion.short
-    matrix = feature_matrix(index, names, query, cosines)
+    asked = Asked.of(index, names, query).with_cosines(cosines)
+    regime, matrix = fusion.long if asked.is_long else fusion.short, asked.matrix
     parts = regime.weights[:, None] * matrix[:, list(positions)]
-    exact = set(_named(names, query, beside))
+    exact = set(_named(asked, beside))
     plain = weighed(matrix.T, regime.weights)
     used = np.zeros_like(plain) if beside.prior is None else beside.prior
     moved = beside.superseded.moved(plain + used, allowed) - plain - used
-    unasked = frozenset(_unasked(names, query, sorted(exact)).tolist())
-    near = frozenset(at_hand(index, query).tolist())
+    unasked = frozenset(_unasked(asked, sorted(exact)).tolist())
+    near = frozenset(asked.near.tolist())
     return [
         {
             **{name: float(parts[row, column]) for row, name in enumerate(FEATURES)},
@@ -388,7 +418,9 @@ def _first(scores: Floats, eligible: Positions, count: int) -> Positions:
     if count < len(own):
         last = np.partition(own, len(own) - count)[len(own) - count]
         eligible = eligible[own >= last]
-    ordered: Positions = eligible[np.lexsort((eligible, -scores[eligible]))][:count]
+        own = scores[eligible]
+    # The positions ascend and equal scores keep their order.
+    ordered: Positions = eligible[np.argsort(-own, kind="stable")][:count]
     return ordered
 
 
@@ -411,14 +443,13 @@ def hit_features(matrix: Floats, scores: Floats, order: Positions, limit: int, f
     """The features that distinguish right hits from wrong ones, for the first `limit` hits (hits x features)."""
     shown = order[:limit]
     own = scores[shown]
-    below = scores[order[1 : len(shown) + 1]]
+    rows = np.empty((len(shown), len(HIT_FEATURES)), dtype=np.float32)
+    rows[:, 0] = matrix[_COLUMN["part_cosine"], shown]
+    rows[:, 1] = matrix[_COLUMN["query_met"], shown]
+    rows[:, 2] = own - own[0]
     # The last tool has no tool below it.
-    following = np.concatenate([below, own[len(below) :]])
-    rows = (
-        matrix[_COLUMN["part_cosine"], shown],
-        matrix[_COLUMN["query_met"], shown],
-        own - own[0],
-        own - following,
-        np.full(len(shown), fit_logit),
-    )
-    return np.stack(rows, axis=1).astype(np.float32)
+    rows[:, 3] = 0.0
+    below = scores[order[1 : len(shown) + 1]]
+    rows[: len(below), 3] = own[: len(below)] - below
+    rows[:, 4] = fit_logit
+    return rows

@@ -76,8 +76,8 @@ def test_a_question_about_oneself_or_a_wish_cannot(request_: str) -> None:
 
 
 def test_only_short_requests_are_judged() -> None:
-    assert is_short("resize image")
-    assert not is_short("resize the image " * 10)
+    assert is_short(words("resize image"))
+    assert not is_short(words("resize the image " * 10))
 
 
 def test_weights_for_other_features_are_rejected() -> None:

@@ -52,3 +52,9 @@ def test_only_the_nearest_of_each_server_is_a_counterpart_and_none_that_is_far_b
     first, near = (0, "create issue", "github", 0.9), (1, "create issue", "gitlab", 0.8)
     again, far = (1, "create issue link", "gitlab", 0.7), (2, "create issue", "linear", 0.2)
     assert counterparts("create an issue", ranked(first, near, again, far)) == (1,)
+
+
+def test_no_tool_is_looked_at_beyond_the_first_that_is_far_behind() -> None:
+    taken = iter(ranked((0, "create issue", "a", 0.9), (1, "create issue", "b", 0.2), (2, "create issue", "c", 0.1)))
+    assert counterparts("create an issue", taken) == ()
+    assert [tool.server_name for tool in taken] == ["c"]

@@ -18,6 +18,7 @@ from mcp_optimizer.search.ranker import (
     FEATURES,
     FIT_FEATURES,
     HIT_FEATURES,
+    Asked,
     Cosines,
     Fusion,
     RankAdjustments,
@@ -322,9 +323,9 @@ def test_only_allowed_tools_are_ranked_best_first_and_the_same_every_time(
     order = [(-score, at) for score, at in zip(found.scores.tolist(), positions, strict=True)]
     assert order == sorted(order)
     assert 0 <= found.fit <= 1
-    # Several rankings share one matrix, so none may change it.
-    matrix = feature_matrix(index, names, query, given)
-    _, again = (rank(index, names, query, given, both(numbers), limit, allowed, matrix=matrix) for _ in range(2))
+    # Several rankings share what is computed once for the request, so none may change it.
+    asked = Asked.of(index, names, query).with_cosines(given)
+    _, again = (rank(index, names, query, given, both(numbers), limit, allowed, asked=asked) for _ in range(2))
     assert (again.positions.tolist(), again.scores.tolist(), again.fit) == (positions, found.scores.tolist(), found.fit)
     # No tool outside the limit is better than one inside it.
     everyone = rank(index, names, query, given, both(numbers), len(documents) + 1, allowed)
