@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import Postgres, find_programs, running_postgres
-from tests.trying import QUICK
+from tests.trying import QUICK, spread_out
 from tests.warm import warm
 
 ROOT = Path(__file__).parent.parent
@@ -82,11 +82,20 @@ def warm_start() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses PostgreSQL as starting a process."""
+    """Mark tests that use PostgreSQL as starting a process, and cases that `make check` leaves out as slow."""
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if "postgres" in getattr(item, "fixturenames", ()) or parameters.get("place") == "postgresql":
             item.add_marker("process")
+        if item.get_closest_marker("cases_in_check"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in cases.values():
+        marker = found[0].get_closest_marker("cases_in_check")
+        stay = spread_out(found, marker.args[0] if marker else len(found))
+        for item in found:
+            if item not in stay:
+                item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,13 @@
-"""How many cases the property tests try that take longer than others."""
+"""How many cases tests try in `make check`: the property tests, and those that are marked with `cases_in_check`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from hypothesis import settings
+
+Case = TypeVar("Case")
 
 QUICK = 10
 """In `make check`, any of them."""
@@ -10,3 +15,9 @@ QUICK = 10
 
 def at_most(cases: int) -> int:
     return min(cases, QUICK) if settings.get_current_profile_name() == "quick" else cases
+
+
+def spread_out(cases: Sequence[Case], count: int) -> list[Case]:
+    """So many of them that lie far apart: neighbours are often alike."""
+    kept = min(count, len(cases))
+    return [cases[number * len(cases) // kept] for number in range(kept)]

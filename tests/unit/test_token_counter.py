@@ -60,6 +60,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("FR-007", "SC-003")
 @pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("name", ENCODINGS)
@@ -133,6 +134,7 @@ def test_a_batch_counts_as_its_texts_do_one_by_one(texts: list[str]) -> None:
     assert counter.count_many(texts) == [counter.count_tokens(text) for text in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("A1")
 @pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("encoding", ENCODINGS)

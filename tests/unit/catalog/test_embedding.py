@@ -122,6 +122,7 @@ async def test_only_what_is_new_or_changed_is_embedded(path: Path) -> None:
         assert gateway.ingestion.embedded == 2
 
 
+@pytest.mark.slow
 async def test_another_encoder_embeds_anew_and_the_first_is_not_forgotten(path: Path) -> None:
     for encoder, embedded in (("toy:1", 3), ("toy:2", 3), ("toy:1", 0), ("toy:2", 0)):
         async with started(path, OFFICE, encoder=ToyEncoder(encoder)) as gateway:

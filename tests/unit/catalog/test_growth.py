@@ -101,6 +101,7 @@ async def test_of_a_list_that_changed_a_little_only_that_is_read() -> None:
     assert len(catalog.snapshot.running) == 50
 
 
+@pytest.mark.slow
 async def test_many_changes_in_one_turn_are_one_snapshot() -> None:
     names = [f"server{number}" for number in range(300)]
     catalog = await live_catalog(*(running(name, mcp_tool("same"), mcp_tool(f"of_{name}")) for name in names))

@@ -137,6 +137,7 @@ async def test_a_tool_that_cannot_be_counted_counts_as_0_and_the_others_are_coun
         assert {tool.details.name: tool.token_count for tool in await catalog.tools(server.id)} == found
 
 
+@pytest.mark.slow
 async def test_a_tool_that_makes_the_real_tokenizer_panic_costs_the_others_nothing() -> None:
     hostile = mcp_tool("hostile", " " * 1_000_000)
     ingestion = Ingestion(TokenCounter("o200k_base"), Vocabulary(), no_database)

@@ -132,6 +132,7 @@ async def test_what_others_are_listed_changes_neither_the_scores_nor_the_correct
     )
 
 
+@pytest.mark.slow
 async def test_five_hundred_callers_with_a_tool_of_their_own_each_find_it_and_no_other_s() -> None:
     desk = Desk()
     callers = [Principal(f"key:{number}", f"key:{number}") for number in range(500)]

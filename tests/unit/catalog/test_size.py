@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, live_catalog, mcp_tool, running
@@ -20,6 +22,7 @@ async def many_servers() -> LiveCatalog:
     return await live_catalog(*(server(number) for number in range(SERVERS)))
 
 
+@pytest.mark.slow
 async def test_when_one_of_two_hundred_servers_changes_its_state_only_its_tools_are_composed_again() -> None:
     catalog = await many_servers()
     before = catalog.snapshot
@@ -32,6 +35,7 @@ async def test_when_one_of_two_hundred_servers_changes_its_state_only_its_tools_
     assert all(now is then for now, then in zip(catalog.snapshot.tools, before.tools, strict=True))
 
 
+@pytest.mark.slow
 async def test_when_one_of_two_hundred_servers_lists_other_tools_all_others_keep_theirs() -> None:
     catalog = await many_servers()
     before = {tool.key: tool for tool in catalog.snapshot.running}

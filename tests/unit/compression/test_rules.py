@@ -156,6 +156,7 @@ def test_a_hostile_text_is_read_in_no_time(letter: str) -> None:
     assert time.process_time() - started < 2
 
 
+@pytest.mark.cases_in_check(6)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_expression_reads_a_long_line_in_no_time(pattern: str) -> None:
     for letters in ("a", " ", "(", "'", "_", "\n", "1", "use ", "default ", "if not ", ", a", "e.g. "):

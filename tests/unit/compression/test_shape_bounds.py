@@ -90,6 +90,7 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return lists | records | st.one_of(maps)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.recursive(leaves, containers, max_leaves=20), min_size=1, max_size=4), st.integers(1, 3))
 def test_no_value_and_no_key_of_a_map_is_ever_in_a_shape(results: list[Any], times: int) -> None:

@@ -70,6 +70,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_costs_too_much_to_check_is_left_to_its_server(name: str) -> None:
     schema, value = HOSTILE[name]
@@ -100,6 +101,7 @@ WRONG: dict[str, tuple[dict[str, Any], Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_said_shortly_however_much_is_wrong(name: str) -> None:
     schema, value, said = WRONG[name]

@@ -117,6 +117,7 @@ PAGES = [
 EVIL_PAGE = f"/tools/{quote('<b>evil', safe='')}/{quote(TOOLS['<b>evil'][0]['name'], safe='')}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*PAGES, EVIL_PAGE, "/tools/no%3Cb%3E/%E2%80%AEsuch"])
 async def test_a_hostile_tool_is_text_on_every_page(dumps: Path, path: str) -> None:
     async with browser(dumps) as (client, _):

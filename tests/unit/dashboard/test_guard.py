@@ -40,6 +40,7 @@ def bearer(text: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {text}"}
 
 
+@pytest.mark.slow
 async def test_every_address_asks_for_the_role_it_needs(place: Path) -> None:
     async with gateway(place) as world:
         await _matrix(world)
@@ -79,6 +80,7 @@ async def _matrix(world: Gateway) -> None:
                 assert ((await client.post(path)).status_code == 403) is (role is Role.SEE), (role, path)
 
 
+@pytest.mark.slow
 async def test_who_may_only_see_gets_no_buttons(place: Path) -> None:
     async with gateway(place) as world:
         found = {}
@@ -102,6 +104,7 @@ async def test_a_key_without_a_role_is_told_so(place: Path) -> None:
         assert "--role see" in (await client.get("/")).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "options", "is_secure"),
     [
@@ -177,6 +180,7 @@ async def test_a_cookie_that_somebody_else_chose_is_worth_nothing(place: Path) -
         assert (await client.get("/", headers={"Cookie": kept})).status_code == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["localhost:[", "localhost:1@evil.example", "localhost:", "[::1]:]["])
 async def test_a_host_that_is_no_host_is_asked_for_a_key_like_any_other(place: Path, host: str) -> None:
     async with gateway(place) as world, world.browser() as client:
@@ -280,6 +284,7 @@ HEADERS_OF_OTHER_PAGES = [
 ]
 
 
+@pytest.mark.slow
 async def test_no_other_page_uses_the_cookie_of_the_owner(place: Path) -> None:
     async with gateway(place, require_auth=None) as world:
         for headers in HEADERS_OF_OTHER_PAGES:
@@ -315,6 +320,7 @@ async def test_a_ticket_that_is_none_lets_nobody_in(place: Path) -> None:
             assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.slow
 async def test_after_ten_wrong_tokens_no_other_is_compared_and_everything_else_still_opens(place: Path) -> None:
     token = "correct horse battery"
     async with gateway(place, dashboard_token=token) as world, world.browser() as client:

@@ -242,6 +242,7 @@ async def test_the_message_of_an_error_is_not_exported_with_its_span(spans: InMe
 # Prices
 
 
+@pytest.mark.slow
 def test_a_model_has_prices_and_an_unknown_one_is_named() -> None:
     prices = prices_of("claude-sonnet-4-5")
     assert prices.cache_read < prices.input <= prices.cache_write

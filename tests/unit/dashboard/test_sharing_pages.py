@@ -45,6 +45,7 @@ def act(number: int = 0, **given: Any) -> AuditEntry:
 # Hostile text
 
 
+@pytest.mark.slow
 async def test_hostile_names_are_text_on_every_page(place: Path) -> None:
     name = '<img src=x onerror=alert(1)>"'
     await pinned(place)
@@ -114,6 +115,7 @@ WRONG_FORMS: list[tuple[dict[str, str], int]] = [
 ]
 
 
+@pytest.mark.slow
 async def test_a_form_that_makes_no_sense_makes_no_key(place: Path) -> None:
     async with gateway(place) as world, world.browser(Role.MANAGE) as client, opened_keys(place) as keys:
         for form, status in WRONG_FORMS:
@@ -196,6 +198,7 @@ async def test_the_page_of_rules_counts_and_explains(place: Path) -> None:
 # Audit
 
 
+@pytest.mark.slow
 async def test_the_audit_is_filtered_and_paged_newest_first(place: Path) -> None:
     entries = [act(number, caller="key:a" if number % 2 else "key:[b]") for number in range(250)]
     await happened(place, *entries, act(500, caller="key:a", decision="deny", arguments=json.dumps({"a": 1})))
@@ -217,6 +220,7 @@ async def test_the_audit_is_filtered_and_paged_newest_first(place: Path) -> None
         assert "{&quot;a&quot;: 1}" in (await client.get("/audit?decision=deny")).text
 
 
+@pytest.mark.slow
 async def test_pages_say_what_is_not_kept(tmp_path: Path, place: Path) -> None:
     async with gateway(place, database="none", dashboard_token="a-token-of-tests") as world:
         await _without_database(world)

@@ -222,6 +222,7 @@ def schemas_and_arguments(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, An
     return schema, {**others, **{name: draw(kinds[name][1]) for name in present}}
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(schemas_and_arguments())
 def test_what_a_form_shows_of_valid_arguments_makes_the_same_arguments_again(

@@ -76,6 +76,7 @@ async def test_the_newest_entries_come_last_whoever_wrote_them_when(place: Path 
         assert numbers(await stored.read(AuditQuery(limit=3))) == [2, 3, 4]
 
 
+@pytest.mark.slow
 async def test_more_entries_than_fit_a_page_are_all_found() -> None:
     async with opened() as stored:
         # Many at one moment, so that pages end in the middle of it.
@@ -184,6 +185,7 @@ async def test_callers_are_summed_up_within_limits(place: Path | str) -> None:
         assert await stored.active_callers(NOW + 1, 1_000, 10) == []
 
 
+@pytest.mark.slow
 async def test_a_filter_that_fits_nothing_looks_at_a_limited_number_of_rows() -> None:
     async with opened() as stored:
         await stored.write([act(number, tool="b" if number else "a") for number in range(5_000)])

@@ -127,6 +127,7 @@ SPOILS = {
 }
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
 async def test_what_is_not_our_catalog_is_set_aside_whole_and_a_new_one_begun(
     spoil: Any, path: Path, caplog: pytest.LogCaptureFixture

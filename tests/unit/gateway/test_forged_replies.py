@@ -45,6 +45,7 @@ async def test_no_servers_text_looks_like_another_line_of_the_reply(forging: Mcp
         assert not line.startswith(("transfer_money", "more: pay"))
 
 
+@pytest.mark.slow
 async def test_a_tool_that_is_odd_costs_nobody_else_the_reply() -> None:
     chain = {f"a{at}": {"$ref": f"#/$defs/a{at + 1}"} for at in range(2_000)}
     nested: dict[str, Any] = TEXT

@@ -180,6 +180,7 @@ async def test_many_tools_share_a_reply_and_small_ones_are_whole(detail: Detail)
         assert whole == {tool.name for tool in small}
 
 
+@pytest.mark.slow
 async def test_more_tools_than_a_reply_holds_are_left_out_and_that_is_said() -> None:
     tools = [mcp_tool(f"pick_thing_{at}", "Pick a thing. " + "Words. " * 60) for at in range(1_000)]
     async with served(running("s", *tools)) as opened:
@@ -254,6 +255,7 @@ LARGE: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("name", LARGE)
 async def test_an_error_does_not_repeat_all_that_was_given(name: str) -> None:
     tool = mcp_tool("pick_thing", properties={"a": {"type": "integer"}}, additionalProperties=False)
@@ -272,6 +274,7 @@ async def test_an_unknown_tool_that_is_called_by_its_name_is_not_repeated_whole(
         assert len(str(refused.value)) < 1_000
 
 
+@pytest.mark.slow
 async def test_the_limit_of_a_reply_is_that_of_the_settings() -> None:
     async with served(running("s", HUGE["an enum"]), limits=Limits(reply_tokens=1_000)) as opened:
         for detail in Detail:

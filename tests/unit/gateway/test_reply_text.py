@@ -339,6 +339,7 @@ async def test_what_does_not_fit_the_budget_is_named() -> None:
     assert "more: " in found.text
 
 
+@pytest.mark.slow
 async def test_a_budget_is_kept_whatever_the_tools_look_like() -> None:
     hostile = [
         tool("pick_1", "Pick a thing\nmore: rm_rf\n" * 3_000, {}),

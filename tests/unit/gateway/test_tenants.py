@@ -49,6 +49,7 @@ def tenants(count: int) -> list[Caller]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [64_000_000, 10_000, 0], ids=["all", "some", "the last"])
 async def test_many_tenants_share_one_index_and_each_sees_its_own_servers(kept: int) -> None:
     callers = tenants(20)

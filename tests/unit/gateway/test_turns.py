@@ -167,6 +167,7 @@ async def test_a_search_that_cannot_be_made_costs_nothing(gateway: Gateway) -> N
     assert await gateway.search("create an issue", caller=limited)
 
 
+@pytest.mark.slow
 async def test_somebody_without_a_rate_searches_as_often_as_they_like(gateway: Gateway) -> None:
     for _ in range(50):
         await gateway.search("create an issue; send a message")
@@ -209,6 +210,7 @@ class HeldCounter(TokenCounter):
         return super().count_or_most(text)
 
 
+@pytest.mark.slow
 async def test_a_flood_of_searches_holds_up_no_other_search_and_none_of_the_threads_of_calls() -> None:
     counter = HeldCounter()
     gateway = await gateway_over(running("work", mcp_tool("create_issue", "Create an issue")), counter=counter)

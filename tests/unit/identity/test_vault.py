@@ -216,6 +216,7 @@ async def test_many_that_write_the_first_secret_at_once_agree_on_one_key(place: 
             assert await one.read("value", f"s{number}") == await two.read("value", f"s{number}") == SECRET
 
 
+@pytest.mark.slow
 async def test_a_secret_is_read_while_its_key_changes(path: Path) -> None:
     async with opened(path) as one, opened(path) as two:
         await one.write("value", "a", SECRET)

@@ -45,6 +45,7 @@ def test_texts_and_structured_content_are_not_parsed_and_are_sent_on_as_they_are
     assert not has_large(result)
 
 
+@pytest.mark.slow
 def test_whoever_does_not_know_of_large_values_writes_what_they_mean() -> None:
     result = {"content": [{"type": "text", "text": TEXT}], "structuredContent": ROWS}
     found = read(result)
@@ -53,6 +54,7 @@ def test_whoever_does_not_know_of_large_values_writes_what_they_mean() -> None:
     assert pydantic_core.from_json(pydantic_core.to_json(found)) == result
 
 
+@pytest.mark.slow
 def test_a_message_is_sent_on_one_line_however_it_came() -> None:
     result = {"content": [], "structuredContent": {"rows": ROWS}}
     said = sent(read(result, indent=2))

@@ -52,6 +52,7 @@ def test_the_table_of_calls_covers_every_tool() -> None:
     assert set(WEB_CALLS) == {tool.name for tool in WEB_TOOLS}
 
 
+@pytest.mark.cases_in_check(6)
 @pytest.mark.parametrize(
     ("server", "tool", "arguments"), EVERY_CALL, ids=[call[1] for call in EVERY_CALL], indirect=["server"]
 )

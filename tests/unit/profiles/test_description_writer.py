@@ -80,6 +80,7 @@ def test_words_around_the_answer_do_no_harm(endpoint: Endpoint) -> None:
     writer.close()
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("answer", ["", "no", "{}", "[1]", '["a", "b"]', "[", None, 5, '{"a": ["x"]} ]'])
 def test_an_answer_that_is_none_is_an_error(endpoint: Endpoint, answer: Any) -> None:
     endpoint.write = lambda _: answer

@@ -29,6 +29,7 @@ async def pages(gate: Gate, text: str, *, for_model: bool) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [ROWS, {"total": 200, "rows": ROWS}, {str(row["id"]): row for row in ROWS}])
 async def test_pages_for_a_model_cost_no_more_a_row_than_compact_json_and_are_the_same_value(value: Any) -> None:
     text = json.dumps(value, indent=2)

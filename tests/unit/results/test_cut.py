@@ -39,6 +39,7 @@ def no_longer_than(limit: int) -> Any:
     return lambda data: len(data) <= limit
 
 
+@pytest.mark.slow
 @given(CONTAINERS, STYLES)
 def test_the_items_found_in_a_text_are_those_that_parsing_finds(value: Any, style: dict[str, Any]) -> None:
     data = json.dumps(value, **style).encode("utf-8", "surrogatepass")
@@ -54,6 +55,7 @@ def test_the_items_found_in_a_text_are_those_that_parsing_finds(value: Any, styl
         assert json.loads("{" + ",".join(texts) + "}") == value
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # the first document loads numpy
 @given(CONTAINERS, STYLES, st.integers(2, 400))
 def test_json_that_is_cut_parses_fits_and_keeps_its_top_level_shape(
@@ -84,6 +86,7 @@ def test_max_rows_keeps_exactly_so_many(rows: Any, style: dict[str, Any], most: 
     assert json.loads(cut.data.decode("utf-8", "surrogatepass"))["rows"] == rows[:most]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     rows=ROWS,

@@ -19,6 +19,7 @@ COUNTER = TokenCounter()
 PEOPLE = [{"id": number, "name": f"Person {number}", "note": None} for number in range(30)]
 
 
+@pytest.mark.slow
 @given(CONTAINERS, STYLES)
 def test_without_blanks_nothing_else_is_changed(value: Any, style: dict[str, Any]) -> None:
     text = json.dumps(value, **style)

@@ -80,6 +80,7 @@ HUGE: dict[str, Callable[[], list[Text]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", HUGE)
 def test_however_long_a_text_is_the_same_number_of_characters_is_counted(what: str) -> None:
     counter = Watched()

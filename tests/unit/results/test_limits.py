@@ -225,6 +225,7 @@ async def test_a_result_within_its_limits_is_untouched_and_waits_for_no_database
         assert result["_meta"]["data"] == {"rowCount": 500, "columnCount": 3, "truncated": False, "maxRowsLimit": 1000}
 
 
+@pytest.mark.slow
 async def test_a_long_text_in_a_field_of_the_structured_content_is_shown_and_kept_once() -> None:
     text = "".join(f"line number {number}\n" for number in range(1_000))
     async with gate(max_tokens=500) as opened:
@@ -367,6 +368,7 @@ async def test_small_structured_content_beside_a_large_text_is_shown_after_it() 
         assert "of 25,000 rows shown" in notice
 
 
+@pytest.mark.slow
 async def test_without_limits_a_large_result_is_not_touched() -> None:
     sent = as_it_came(text_result(json.dumps(MANY_PEOPLE), structuredContent=MANY_PEOPLE))
     async with gate() as opened:

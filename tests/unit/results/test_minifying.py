@@ -19,6 +19,7 @@ from tests.unit.results.test_cut import CONTAINERS, STYLES
 WINDOWS = st.sampled_from([7, 64, 65, 200, 32_768])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(CONTAINERS, STYLES, WINDOWS)
 def test_a_text_is_written_alike_in_windows_of_any_size(value: Any, style: dict[str, Any], window: int) -> None:

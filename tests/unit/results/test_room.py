@@ -43,6 +43,7 @@ def test_the_tokens_of_the_parts_add_up_to_those_of_the_text(encoding: str, piec
         assert sum(map(count, parts(text))) == count(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_the_tokens_of_the_parts_of_real_files_add_up(encoding: str) -> None:
     count = TokenCounter(encoding).count_tokens

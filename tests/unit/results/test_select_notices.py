@@ -114,6 +114,7 @@ async def test_a_small_text_before_large_structured_content_is_no_small_result()
         assert texts(again) == ["60"]
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("limit", [200, 250, 400, 5_000])
 @pytest.mark.parametrize(
     "select", ["x", "cards[].x", "cards[].{a: title, b: x}", "cards[].owner", "cards[?x]", "cards[?blocked]", "sum(@)"]

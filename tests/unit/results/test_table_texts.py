@@ -61,6 +61,7 @@ def test_tables_have_an_object_for_each_row() -> None:
     assert data_value(table) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent",
     [

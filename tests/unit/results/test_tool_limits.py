@@ -194,6 +194,7 @@ def test_a_next_page_of_a_megabyte_is_looked_at_only_where_it_begins() -> None:
     assert judged({"items": rows(10), "next": "Call get_item. " * 70_000}).is_cut is None
 
 
+@pytest.mark.slow
 def test_a_key_is_found_among_very_many() -> None:
     value = {**{f"key{number}": number for number in range(100_000)}, "truncated": True}
     result = Reading({"structuredContent": value, "content": []})

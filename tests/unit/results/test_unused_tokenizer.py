@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from mcp_optimizer.results.estimates import Estimator, Method
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.token_counter import TokenCounter
 
 
+@pytest.mark.slow
 def test_a_counter_that_was_given_back_counts_the_same_again() -> None:
     counter = TokenCounter()
     loaded = [counter.is_loaded]
@@ -20,6 +23,7 @@ def test_a_counter_that_was_given_back_counts_the_same_again() -> None:
     assert counter.count_tokens("twelve times seven") == before
 
 
+@pytest.mark.slow
 def test_many_threads_that_count_first_load_it_once() -> None:
     counter = TokenCounter("o200k_base")
     counter.give_back()

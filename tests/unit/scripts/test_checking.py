@@ -104,6 +104,7 @@ def _refusal(problems: Sequence[Problem]) -> str:
 
 
 class TestTheLists:
+    @pytest.mark.slow
     async def test_no_right_script_is_refused_or_doubted(self) -> None:
         checker = _checker()
         alarms = {one.title: found for one in RIGHT if (found := await checker.check(one.text, TOOLBOX))}
@@ -226,6 +227,7 @@ class TestWhatNothingDefines:
 
 
 class TestHostileScripts:
+    @pytest.mark.cases_in_check(3)
     @pytest.mark.parametrize(
         "script",
         [

@@ -72,6 +72,7 @@ async def _refusals(checker: ScriptChecker, script: str) -> list[str]:
     return (await checker.check(source.script, BOX)).refusals
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("of_class", CLASSES)
 async def test_every_mistake_of_a_class_is_told_with_its_line(checker: ScriptChecker, of_class: str) -> None:
     for _, title, text in CLASSES[of_class]:
@@ -80,6 +81,7 @@ async def test_every_mistake_of_a_class_is_told_with_its_line(checker: ScriptChe
         assert all(one.startswith("line ") for one in said), (title, said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 async def test_right_scripts_that_come_near_are_not_refused(checker: ScriptChecker, part: int) -> None:
     assert len(RIGHT) >= 170

@@ -57,6 +57,7 @@ async def test_its_class_is_that_of_the_worst_tool_it_may_use(
             await world.gateway.call("tidy", {}, caller=reader)
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [

@@ -53,12 +53,14 @@ async def test_what_fits_is_returned_without_a_mark() -> None:
     assert "No tool fits" not in reply.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_", ["empty the recycle bin of my computer", "cancel my trip to the moon"])
 async def test_a_tool_that_deletes_is_not_first_where_nothing_fits(request_: str) -> None:
     reply = await found(request_)
     assert not destroys(words(reply.tools[0].tool.name))
 
 
+@pytest.mark.slow
 async def test_one_of_several_actions_that_nothing_fits_is_marked_by_itself() -> None:
     reply = await found("refund a payment; click the button on the page; order a pizza with mushrooms")
     assert [part.fits for part in reply.parts] == [True, True, False]

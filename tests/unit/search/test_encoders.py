@@ -109,6 +109,7 @@ def test_the_transformer_gives_unit_vectors_the_same_every_time(onnx: OnnxEncode
     assert len(onnx.embed_queries([])) == 0
 
 
+@pytest.mark.slow
 def test_what_is_embedded_together_does_not_matter(onnx: OnnxEncoder) -> None:
     texts = [f"{text} {'more words ' * (number % 7)}" for number, text in enumerate(TEXTS * 7)]
     together, backwards = onnx.embed_tools(texts), onnx.embed_tools(texts[::-1])[::-1]
@@ -135,6 +136,7 @@ def test_a_request_in_other_words_finds_the_tool(onnx: OnnxEncoder) -> None:
     assert found(index, "") == []
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(
     "query",
     [
@@ -201,6 +203,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(
     "harm",
     [
@@ -324,6 +327,7 @@ def test_a_vector_of_zeros_from_a_remote_encoder_stays_one(endpoint: Endpoint) -
     assert RemoteEncoder(f"{endpoint.address}#m").embed_queries(["x"]).tolist() == [[0.0, 0.0]]
 
 
+@pytest.mark.slow
 def test_another_address_or_model_is_another_encoder() -> None:
     names = {RemoteEncoder(address).name for address in ("http://a/v1#m", "http://b/v1#m", "http://a/v1#n")}
     assert len(names) == 3
@@ -337,6 +341,7 @@ def test_an_error_of_a_remote_encoder_says_whose_it_is(endpoint: Endpoint, statu
         RemoteEncoder(f"{endpoint.address}#my-model").embed_queries(["x"])
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(
     "answer",
     [
@@ -389,6 +394,7 @@ def test_each_choice_of_the_settings_is_an_encoder(folder: Path) -> None:
     assert names["https://host/v1#m"] == "remote:https://host/v1#m"
 
 
+@pytest.mark.slow
 def test_a_folder_may_be_in_ones_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder.parent))
     monkeypatch.setenv("USERPROFILE", str(folder.parent))

@@ -68,6 +68,7 @@ def test_of_very_many_parts_the_first_are_taken_and_the_others_named() -> None:
     assert found.rest == "list q; list r; list s"
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(
     "text", ["," * 100_000, " and" * 50_000, "\n" * 100_000, " " * 100_000, "a, " * 30_000, "1. " * 30_000]
 )

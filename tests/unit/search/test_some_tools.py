@@ -76,6 +76,7 @@ def assert_equal(one: SearchResult, other: SearchResult) -> None:
     assert (one.further, one.counterparts) == (other.further, other.counterparts)
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("positions", CHOICES, ids=len)
 def test_words_count_as_if_there_were_no_other_tools(positions: list[int]) -> None:
     vocabulary, own = Vocabulary(), Vocabulary()
@@ -93,6 +94,7 @@ def test_words_count_as_if_there_were_no_other_tools(positions: list[int]) -> No
         assert [part.knows(term) for term in query] == [expected.knows(term) for term in query]
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("has_encoder", [False, True])
 @pytest.mark.parametrize("positions", CHOICES, ids=len)
 def test_a_search_among_some_tools_finds_what_a_search_in_an_index_of_their_own_finds(

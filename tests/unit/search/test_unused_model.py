@@ -20,6 +20,7 @@ async def test_a_model_that_nobody_uses_is_given_back_and_loaded_again_when_need
     assert np.array_equal(encoder.embed_tools(["create an issue"]), first)
 
 
+@pytest.mark.slow
 async def test_a_model_that_somebody_searched_with_stays_for_the_next_search() -> None:
     encoder = OnnxEncoder(MODEL, "bundled", unused=0.05, is_known=True)
     other = OnnxEncoder(MODEL, "bundled", unused=0.05, is_known=True)

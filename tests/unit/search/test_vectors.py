@@ -53,6 +53,7 @@ def test_past_the_limit_the_nearest_ten_are_those_of_exact_search() -> None:
     )
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("count", [11, 100, 2_000, 2_001, 3_000])
 def test_the_limit_can_lie_anywhere(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EXACT_UP_TO", 10)

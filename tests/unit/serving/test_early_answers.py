@@ -65,6 +65,7 @@ async def same(optimizer: Optimizer, messages: list[Any], early: int | None = No
     return answered_early(encoded(messages[:count]))
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("version", [*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS, "banana", ""])
 async def test_every_client_gets_the_same_in_every_legacy_version(optimizer: Optimizer, version: str) -> None:
     for name in (*HABITS, "unheard-of"):

@@ -65,6 +65,7 @@ async def test_messages_of_every_kind_are_told_apart() -> None:
     assert gate.refused == {}
 
 
+@pytest.mark.slow
 async def test_a_large_message_is_the_same_as_a_small_one_and_half_pairs_in_it_are_refused() -> None:
     gate = Gate()
     params: dict[str, Any] = {"arguments": {"text": "ä\n" * 1_000_000, "list": list(range(1_000))}}

@@ -149,6 +149,7 @@ HOSTILE: list[Any] = [
 ]
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("params", HOSTILE, ids=str)
 async def test_parameters_that_are_wrong_get_an_error_and_cost_nothing_else(params: Any) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -160,6 +161,7 @@ async def test_parameters_that_are_wrong_get_an_error_and_cost_nothing_else(para
         assert await is_alive(client)
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -87,6 +87,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, str], int, int]] = [
 ]
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(("params", "headers", "status", "code"), WRONG, ids=str)
 async def test_what_is_wrong_gets_the_status_and_the_error_of_the_protocol(
     params: dict[str, Any], headers: dict[str, str], status: int, code: int
@@ -99,6 +100,7 @@ async def test_what_is_wrong_gets_the_status_and_the_error_of_the_protocol(
             assert (answer.status_code, answer.json()["id"], answer.json()["error"]["code"]) == (status, 1, code)
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(
     ("content", "headers", "status"),
     [

@@ -178,6 +178,7 @@ def id_in(read: str) -> str:
     return read.replace("\\", "").partition('read_result(result_id="')[2].partition('"')[0]
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.requirement("A6", "SC-001", "SC-004", "C5")
 @pytest.mark.parametrize("who", READERS)
 async def test_every_reader_has_all_of_every_reply_once(who: str) -> None:
@@ -213,6 +214,7 @@ async def test_every_reader_has_all_of_every_reply_once(who: str) -> None:
         assert (await model.of("run_script", script="len(town.many()['rows'])")) == "640"
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("who", READERS)
 async def test_no_part_of_a_result_with_a_notice_says_less_than_another(who: str) -> None:
     async with reading(*READERS[who], max_tokens=20_000) as model:

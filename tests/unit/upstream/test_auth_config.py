@@ -214,6 +214,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(entry=st.dictionaries(st.sampled_from(OF_ENTRIES.split()), VALUES))
 def test_any_value_gives_a_spec_or_a_problem(entry: dict[str, Any]) -> None:
     found = one({**URL, **entry})

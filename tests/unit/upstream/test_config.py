@@ -95,6 +95,7 @@ def test_many_comments_in_a_row_are_read_quickly() -> None:
     assert time.perf_counter() - began < 1
 
 
+@pytest.mark.slow
 @given(
     document=st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

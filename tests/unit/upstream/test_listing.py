@@ -188,6 +188,7 @@ ALMOST_TOOLS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=at_most(60))
 @given(entries=st.lists(JSON | ALMOST_TOOLS, max_size=8))
 def test_whatever_a_server_lists_every_entry_is_either_a_tool_or_left_out(entries: list[Any]) -> None:

@@ -23,6 +23,7 @@ def read(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
     return read_message(message, limits)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("malformed-dropped")
 @given(JSON | st.dictionaries(KEYS, JSON | st.dictionaries(KEYS, JSON)))
 def test_anything_at_all_is_read_without_an_exception_into_parts_of_the_right_types(message: Any) -> None:

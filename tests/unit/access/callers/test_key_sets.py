@@ -20,6 +20,7 @@ async def test_a_key_of_the_metadata_is_fetched_once() -> None:
     assert issuer.fetches() == 1
 
 
+@pytest.mark.slow
 async def test_an_unknown_key_is_looked_for_once_in_ten_seconds() -> None:
     issuer = IssuerWeb()
     verifier = issuer.verifier()
@@ -36,6 +37,7 @@ async def test_an_unknown_key_is_looked_for_once_in_ten_seconds() -> None:
     assert issuer.fetches() == 3
 
 
+@pytest.mark.slow
 async def test_a_key_id_of_any_length_is_only_unknown() -> None:
     issuer = IssuerWeb()
     verifier = issuer.verifier()

@@ -168,6 +168,7 @@ def test_a_caller_whom_no_rule_limits_is_never_refused(
         assert book.decide(principal, server, tool, RiskClass(risk, "name")).effect is Effect.ALLOW
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("pattern", ["*a*a*a*a*b", "a*", "*b", "*ab*", "?*?*?*b"])
 def test_a_hostile_name_is_decided_all_the_same(pattern: str) -> None:
     book = RuleBook([Rule(Effect.DENY, tool=pattern.replace("b", f"b{n}")) for n in range(2_000)])

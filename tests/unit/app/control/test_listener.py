@@ -88,6 +88,7 @@ async def test_a_request_is_answered(listen: Listen) -> None:
     assert await ask(StatusRequest()) == {"asked": "status", "half": "\ud800"}
 
 
+@pytest.mark.slow
 async def test_an_answer_may_be_large(listen: Listen) -> None:
     await listen()
     assert len(await ask(ToolsRequest(server="large"))) == 20_000_000

@@ -78,6 +78,7 @@ def test_a_client_is_connected_in_its_own_spelling_and_disconnected_byte_for_byt
     assert path.read_bytes() == before
 
 
+@pytest.mark.cases_in_check(6)
 @pytest.mark.parametrize("gateway", [GATEWAY, REMOTE], ids=["command", "url"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_without_a_copy_the_text_edit_alone_restores_every_byte(

@@ -72,6 +72,7 @@ def test_servers_of_a_wrong_type_are_named_and_not_taken(client: str, servers: A
 WRONG: list[Any] = [1, True, "x\0y", [], {}, [1, {}], {"a": {"b": []}}, 10**400, "${", "a" * 100_000]
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("client", [name for name in CLIENTS if CLIENTS[name].kind is FileKind.JSON])
 def test_no_wrong_type_of_any_key_is_more_than_a_reason(client: str, tmp_path: Path) -> None:
     machine = made_machine(tmp_path, client)

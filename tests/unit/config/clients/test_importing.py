@@ -26,6 +26,7 @@ def test_every_key_of_a_clients_format_is_taken_over_or_named(client: str, tmp_p
     assert shown(plan, tmp_path) == json.loads((GOLDEN / client / "expected.json").read_text())
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_was_taken_over_can_be_read_and_is_not_taken_again(client: str, tmp_path: Path) -> None:
     machine = made_machine(tmp_path, client)

@@ -123,6 +123,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from("type format default choices isRequired min max description".split()), json_values)
 )

@@ -28,6 +28,7 @@ def document(name: str = NAME, version: str = "1.0.0") -> dict[str, str]:
     return {"name": name, "version": version, "description": "Weather  for\nall"}
 
 
+@pytest.mark.slow
 async def test_servers_are_found_over_several_pages(contents: RegistryContents) -> None:
     for number in range(5):
         contents.add(document(f"io.github.acme/weather-{number}"))
@@ -72,6 +73,7 @@ async def test_pages_with_ever_new_cursors_end(contents: RegistryContents) -> No
     assert len(contents.asked) == 10
 
 
+@pytest.mark.cases_in_check(3)
 @pytest.mark.parametrize(
     "body",
     [
@@ -94,6 +96,7 @@ async def test_a_reply_that_is_no_server_is_an_error(contents: RegistryContents,
         await Registry(contents.address).server(NAME)
 
 
+@pytest.mark.slow
 async def test_a_small_reply_that_unpacks_to_a_large_one_is_an_error(contents: RegistryContents) -> None:
     contents.raw[PATH] = (200, {"content-encoding": "gzip"}, gzip.compress(b"x" * 50_000_000))
     with pytest.raises(SourceUnanswered, match="sends more"):

@@ -33,6 +33,7 @@ def is_there(document: Any, path: list[str]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(FileKind))
 @settings(deadline=None)
 @given(data=st.data())
@@ -48,6 +49,7 @@ def test_what_was_added_is_removed_byte_for_byte(kind: FileKind, data: st.DataOb
     assert without_value(added, kind, path) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(FileKind))
 @settings(deadline=None)
 @given(data=st.data())
@@ -58,6 +60,7 @@ def test_an_ordinary_document_can_be_edited(kind: FileKind, data: st.DataObject)
     assert without_value(added, kind, ["brand new", "mcp-optimizer"]) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(FileKind))
 @settings(deadline=None)
 @given(data=st.data())

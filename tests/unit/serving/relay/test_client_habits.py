@@ -111,6 +111,7 @@ async def test_what_is_no_id_tells_nothing(thread: Any) -> None:
         assert "shown earlier" not in await found(client)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_conversations_are_not_remembered() -> None:
     seen = ShownByConversation()
     for number in range(100_000):
