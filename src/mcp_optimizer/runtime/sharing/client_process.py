@@ -84,12 +84,21 @@ def _is_wanted(arguments: Sequence[str], environment: Mapping[str, str]) -> bool
 
 
 def share(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
-    """Serve the client until it leaves; returns the exit code. None if there is no place to meet other clients."""
+    """Serve the client until it leaves; returns the exit code. None if this process is to be a gateway: because there
+    is no place to meet other clients, or because it was forked to be the one that this client shares with others.
+    """
     folder = made_folder(environment)
     if folder is None:
         return None
     with _Signals() as signals:
-        return _Client(arguments, environment, folder, signals).serve()
+        client = _Client(arguments, environment, folder, signals)
+        try:
+            return client.serve()
+        except _IsGateway as forked:
+            client.close()
+            link = forked.link
+    _become_gateway(link)
+    return None
 
 
 def _is_pipe(descriptor: int) -> bool:
@@ -112,6 +121,14 @@ class _NotStarted(Exception):
         self.code = code
 
 
+class _IsGateway(Exception):
+    """Raised in the process that was forked to be the gateway; `link` leads to the client's process."""
+
+    def __init__(self, link: int) -> None:
+        super().__init__(link)
+        self.link = link
+
+
 class _Signals:
     """Signals as bytes on a socket, which can be waited for together with the link."""
 
@@ -119,17 +136,22 @@ class _Signals:
         self._woken, self._wakes = socket.socketpair()
         for end in (self._woken, self._wakes):
             end.setblocking(False)
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def __enter__(self) -> _Signals:
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number, handler in self._before.items():
             # One that is ignored, as under nohup, stays ignored.
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if handler is not signal.SIG_IGN:
                 signal.signal(number, lambda _number, _frame: None)
         return self
 
     def __exit__(self, *_raised: object) -> None:
         signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        for end in (self._woken, self._wakes):
+            end.close()
 
     def fileno(self) -> int:
         return self._woken.fileno()
@@ -165,6 +187,11 @@ class _Client:
         self._journal = new_file()
         self._stops = 0
         self._is_served = False
+        self._is_new = True
+        """Whether it has not looked for a gateway before."""
+
+    def close(self) -> None:
+        os.close(self._journal)
 
     def serve(self) -> int:
         lost: deque[float] = deque(maxlen=_MOST_LOST)
@@ -182,6 +209,7 @@ class _Client:
                     return 0
                 if code and not self._is_served:
                     return code
+                self._is_new = False
                 lost.append(time.monotonic())
                 if len(lost) == _MOST_LOST and lost[-1] - lost[0] < _LOST_WITHIN:
                     print("The gateway ended again and again; giving up.", file=sys.stderr)
@@ -245,7 +273,12 @@ class _Client:
     def _started(self) -> _Gateway:
         ours, theirs = socket.socketpair()
         with theirs:
-            child = _gateway_process(theirs, self._arguments, self._environment)
+            # The program may have been updated since this process loaded its part of it.
+            child = _forked() if self._is_new else None
+            if child == 0:
+                ours.close()
+                raise _IsGateway(theirs.detach())
+            child = child or _gateway_process(theirs, self._arguments, self._environment)
         gateway = _Gateway(ours, child)
         gateway.link.say(wire.JOIN, self._joining)
         self._hand_over(gateway.link)
@@ -314,6 +347,26 @@ class _Client:
 def hello() -> dict[str, object]:
     """How a gateway introduces itself; one that introduces itself in another way is another version."""
     return {"protocol": wire.PROTOCOL, "version": __version__, "code": str(Path(__file__).parent)}
+
+
+def _forked() -> int | None:
+    """Another process like this one, which need not load Python once more: 0 there. None where that is not safe."""
+    if sys.platform != "linux":
+        # Libraries of macOS do not work in the child of a fork.
+        return None
+    with contextlib.suppress(OSError):
+        return os.fork()
+    return None
+
+
+def _become_gateway(link: int) -> None:
+    """Have this process be like one that `_gateway_process` starts."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    os.environ[LINK_VARIABLE] = str(link)
 
 
 def _gateway_process(link: socket.socket, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
