@@ -21,7 +21,7 @@ from mcp_optimizer.runtime.sharing.client_process import SOCKET_PREFIX, hello
 from mcp_optimizer.runtime.sharing.places import CAN_CONTROL, made_folder, sockets_named
 from mcp_optimizer.runtime.sharing.wire import ProcessLink
 from tests.conftest import WriteServers
-from tests.e2e.raw_clients import stdio_client
+from tests.e2e.raw_clients import message, stdio_client
 from tests.e2e.shared_gateways import PROGRAM, World, gateways, made_world, note
 from tests.waiting import until
 
@@ -136,6 +136,22 @@ async def test_a_settings_file_that_is_about_something_else_does_not_hinder_shar
     async with world.client("--settings", settings) as first, world.client("--settings", settings) as second:
         assert (await note(first, "a")).split(" by ")[1] == (await note(second, "b")).split(" by ")[1]
         assert len(gateways()) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the gateway's process reads the files once more")
+async def test_a_settings_file_that_is_not_trusted_is_named_once_though_two_processes_serve(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The word has the client's process read the settings before it starts a gateway.
+    (tmp_path / "mcp-optimizer.toml").write_text("shared = true\n")
+    monkeypatch.chdir(tmp_path)
+    options = ("serve", "--config", world.config, "--encoder", "none")
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*PROGRAM, *options, stdin=pipe, stdout=pipe, stderr=pipe)
+    async with asyncio.timeout(60):
+        _, said = await process.communicate(json.dumps(message("ping")).encode() + b"\n")
+    assert said.count(b"Not used: ./mcp-optimizer.toml") == 1
+    assert process.returncode == 0
 
 
 async def test_a_gateway_whose_settings_file_names_an_address_serves_there(world: World, tmp_path: Path) -> None:

@@ -86,8 +86,10 @@ def serve(
     is_shared = settings.shared and not alone and DEPTH_VARIABLE not in os.environ
     is_shared = is_shared and link is None and settings.http is None and has_pipes()
     # A settings file decides it, which the start of the program does not read.
-    if is_shared and (code := share(sys.argv[1:], os.environ)) is not None:
-        os._exit(code)
+    if is_shared:
+        if (code := share(sys.argv[1:], os.environ)) is not None:
+            os._exit(code)
+        link = shared_link(os.environ)
     settings, missing = with_installed_parts(settings)
     if missing:
         print(f"mcp-optimizer: {missing} Until then, clients are served without run_script.", file=sys.stderr)

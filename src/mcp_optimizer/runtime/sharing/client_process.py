@@ -350,12 +350,12 @@ def hello() -> dict[str, object]:
 
 
 def _forked() -> int | None:
-    """Another process like this one, which need not load Python once more: 0 there. None where that is not safe."""
-    if sys.platform != "linux":
-        # Libraries of macOS do not work in the child of a fork.
-        return None
+    """Another process like this one, which need not load Python once more: 0 there. None where that is not safe: on
+    macOS, whose libraries do not work in such a process, and beside threads, which may hold locks.
+    """
     with contextlib.suppress(OSError):
-        return os.fork()
+        if sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1:
+            return os.fork()
     return None
 
 

@@ -100,10 +100,15 @@ def _programs(search_path: str, words: Collection[str], folder: Path) -> dict[st
     for place in filter(None, search_path.split(os.pathsep)):
         with contextlib.suppress(OSError, ValueError):
             for name in os.listdir(folder / place):
-                parts = _WORD.findall(os.fsencode(name))
-                if parts and name not in found and all(part.decode() in words for part in parts):
+                # Nearly every name is a word by itself: there are thousands, and each client reads them.
+                if name not in found and (name in words if name.isidentifier() else _is_of(name, words)):
                     found[name] = place
     return found
+
+
+def _is_of(name: str, words: Collection[str]) -> bool:
+    parts = _WORD.findall(os.fsencode(name))
+    return bool(parts) and all(part.decode() in words for part in parts)
 
 
 def _matters(name: str) -> bool:
