@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -172,6 +173,28 @@ async def test_a_server_that_does_not_start_any_more_says_why_and_is_called_agai
             return not (await client.ask(*NEEDS["a call"]))["result"].get("isError")
 
         await until(is_answered)
+
+
+async def test_a_server_that_takes_twenty_seconds_to_start_answers_the_call_that_started_it(world: World) -> None:
+    await world.get_known()
+    world.waits.write_text("")
+    async with world.gateway(LEGACY) as client, asyncio.TaskGroup() as tasks:
+        calls = [tasks.create_task(client.ask(*NEEDS["a call"], number)) for number in ("first", "second")]
+        await until(lambda: world.starts == 1)
+        asked = {"name": "find_tool", "arguments": {"tool_description": "write a note"}}
+        # Meanwhile the gateway answers everything else.
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        while loop.time() < started + 20:
+            found = await client.ask("tools/call", asked)
+            assert "write_note" in found["result"]["content"][0]["text"]
+            await asyncio.sleep(1)
+        assert not any(call.done() for call in calls)
+        world.waits.unlink()
+    for call in calls:
+        assert "error" not in call.result()
+        assert not call.result()["result"].get("isError"), call.result()
+    assert world.starts == 1
 
 
 async def test_a_command_without_a_gateway_starts_only_what_it_calls(world: World) -> None:
