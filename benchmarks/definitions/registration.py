@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import json
-import lzma
 import os
 import sys
 import tempfile
@@ -28,13 +26,13 @@ from typing import Any
 
 import tiktoken
 
-from benchmarks.paths import REPLAY_SERVER, RESULTS, ROOT
+from benchmarks.paths import REPLAY_SERVER, RESULTS
 from benchmarks.processes import processor_seconds
 from benchmarks.tools import real_tools
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.token_counter import VOCABULARIES, read_words
 
 RESULT = RESULTS / "registration.md"
-RANKS = ROOT / "src" / "mcp_optimizer" / "vocabularies" / "cl100k_base.tiktoken.xz"
 PATTERN = (
     r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"""
     r"""|\s+(?!\S)|\s"""
@@ -47,8 +45,7 @@ LIMIT = 1 << 28
 
 
 def plain_encoding() -> tiktoken.Encoding:
-    lines = lzma.decompress(RANKS.read_bytes()).splitlines()
-    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}
+    ranks = {word: rank for rank, word in enumerate(read_words(VOCABULARIES["cl100k_base"]))}
     return tiktoken.Encoding(name="plain", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
 
 

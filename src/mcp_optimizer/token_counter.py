@@ -1,21 +1,21 @@
 """Counts tokens with tiktoken, from vocabularies that ship with the package.
 
 The only way this product counts tokens. tiktoken's own loader downloads its rank tables; ours are read from
-`vocabularies/` and refused unless their SHA-256 is the one tiktoken publishes. Knows nothing of databases or servers,
-and of tools only that they can be dumped to JSON.
+`vocabularies/`, where `scripts/pack_vocabularies.py` has put them, and refused unless their SHA-256 is the one of what
+tiktoken publishes. Knows nothing of databases or servers, and of tools only that they can be dumped to JSON.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import lzma
 import time
-from binascii import a2b_base64
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import accumulate, count
 from threading import Lock
 from typing import Protocol
 
@@ -36,7 +36,7 @@ class Dumpable(Protocol):
 
 @dataclass(frozen=True)
 class EncodingTable:
-    """What tiktoken needs to know about an encoding in addition to its rank table.
+    """What tiktoken needs to know about an encoding in addition to its rank table, and the SHA-256 of that, as packed.
 
     tiktoken publishes one pattern for words and whitespace. Only its whitespace part needs lookahead, which tiktoken's
     fast engine cannot do, so `words` holds the rest as a separate group, without possessive quantifiers, for the same
@@ -57,7 +57,7 @@ VOCABULARIES = {
     for vocabulary in (
         EncodingTable(
             name="cl100k_base",
-            sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+            sha256="9ef8402c916638b4e5896df1b798958e6377ae5ee9ecce199388d117f2a44973",
             words=(
                 r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
                 r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -65,7 +65,7 @@ VOCABULARIES = {
         ),
         EncodingTable(
             name="o200k_base",
-            sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+            sha256="2f451f31d7403017d0b0dc6319ded23a09f33f573b1635c001fc6b91a1c21302",
             words=(
                 r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
                 r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -78,19 +78,25 @@ VOCABULARIES = {
 }
 
 
-def read_rank_table(vocabulary: EncodingTable) -> bytes:
-    """The rank table as tiktoken publishes it, byte for byte; refused if the hash differs."""
-    packed = resources.files("mcp_optimizer") / "vocabularies" / f"{vocabulary.name}.tiktoken.xz"
+_COUNT_BYTES = 4
+
+
+def read_words(vocabulary: EncodingTable) -> Iterator[bytes]:
+    """The words of the rank table that tiktoken publishes, in the order of their ranks; refused if the hash differs."""
+    packed = resources.files("mcp_optimizer") / "vocabularies" / f"{vocabulary.name}.words"
     try:
-        table = lzma.decompress(packed.read_bytes())
-    except (OSError, lzma.LZMAError):
-        table = b""
-    if hashlib.sha256(table).hexdigest() != vocabulary.sha256:
+        content = zlib.decompress(packed.read_bytes())
+    except (OSError, zlib.error):
+        content = b""
+    if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
         raise ConfigurationError(
             f"The vocabulary {vocabulary.name} in this installation is damaged (its SHA-256 is not the "
             "published one). Reinstall mcp-optimizer-gateway."
         )
-    return table
+    # How many there are, the length of each in a byte, and the words.
+    first = _COUNT_BYTES + int.from_bytes(content[:_COUNT_BYTES])
+    ends = list(accumulate(content[_COUNT_BYTES:first], initial=first))
+    return map(content.__getitem__, map(slice, ends, ends[1:]))
 
 
 _LOADING = Lock()
@@ -103,11 +109,9 @@ _TURN = 0.02
 def load_encoding(name: str) -> tiktoken.Encoding:
     """Build the encoding: about a tenth of a second the first time, cached afterwards."""
     vocabulary = VOCABULARIES[name]
-    fields = read_rank_table(vocabulary).split()
-    # Without running Python code per line: that is faster, and no other thread can allocate long-lived objects between
+    # Without running Python code per word: that is faster, and no other thread can allocate long-lived objects between
     # these, so the memory of all of them can be freed.
-    ranks = dict(zip(map(a2b_base64, fields[::2]), map(int, fields[1::2]), strict=True))
-    del fields
+    ranks = dict(zip(read_words(vocabulary), count(), strict=False))
     # This step and the next each hold the interpreter lock for some hundredths of a second: the event loop runs between
     # them.
     time.sleep(_TURN)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import lzma
 import socket
-from binascii import a2b_base64
+import zlib
+from base64 import b64encode
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.token_counter import DEFAULT_ENCODING, VOCABULARIES, TokenCounter, load_encoding, read_rank_table
+from mcp_optimizer.token_counter import DEFAULT_ENCODING, VOCABULARIES, TokenCounter, load_encoding, read_words
 from tests.trying import at_most
 from tests.unit.catalogs import mcp_tool
 
@@ -41,8 +41,7 @@ def published(name: str) -> tuple[str, str]:
 
 @cache
 def encoding_as_published(name: str) -> tiktoken.Encoding:
-    fields = read_rank_table(VOCABULARIES[name]).split()
-    ranks = dict(zip(map(a2b_base64, fields[::2]), map(int, fields[1::2]), strict=True))
+    ranks = {word: rank for rank, word in enumerate(read_words(VOCABULARIES[name]))}
     return tiktoken.Encoding(name=name, pat_str=published(name)[1], mergeable_ranks=ranks, special_tokens={})
 
 
@@ -50,7 +49,9 @@ def encoding_as_published(name: str) -> tiktoken.Encoding:
 @pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_the_rank_table_is_the_one_tiktoken_publishes(name: str) -> None:
-    assert hashlib.sha256(read_rank_table(VOCABULARIES[name])).hexdigest() == published(name)[0]
+    words = enumerate(read_words(VOCABULARIES[name]))
+    table = b"".join(b"%s %d\n" % (b64encode(word), rank) for rank, word in words)
+    assert hashlib.sha256(table).hexdigest() == published(name)[0]
 
 
 PIECES = [
@@ -153,19 +154,19 @@ def _flipped(packed: bytes) -> bytes:
     return packed[:middle] + bytes([packed[middle] ^ 0xFF]) + packed[middle + 1 :]
 
 
-def _one_rank_less(packed: bytes) -> bytes:
-    return lzma.compress(lzma.decompress(packed).rpartition(b"\n")[0], preset=0)
+def _one_byte_less(packed: bytes) -> bytes:
+    return zlib.compress(zlib.decompress(packed)[:-1])
 
 
 @pytest.mark.parametrize(
     "damage",
-    [_flipped, lambda packed: packed[:1000], lambda _packed: b"", lambda _packed: b"<html>", _one_rank_less],
-    ids=["flipped bit", "cut off", "empty", "another file", "a rank is missing"],
+    [_flipped, lambda packed: packed[:1000], lambda _packed: b"", lambda _packed: b"<html>", _one_byte_less],
+    ids=["flipped bit", "cut off", "empty", "another file", "a byte is missing"],
 )
 def test_a_damaged_vocabulary_is_refused(damage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = (resources.files("mcp_optimizer") / "vocabularies" / "cl100k_base.tiktoken.xz").read_bytes()
+    packed = (resources.files("mcp_optimizer") / "vocabularies" / "cl100k_base.words").read_bytes()
     (tmp_path / "vocabularies").mkdir()
-    (tmp_path / "vocabularies" / "cl100k_base.tiktoken.xz").write_bytes(damage(packed))
+    (tmp_path / "vocabularies" / "cl100k_base.words").write_bytes(damage(packed))
     monkeypatch.setattr(resources, "files", lambda _package: tmp_path)
     with pytest.raises(ConfigurationError, match=r"cl100k_base.*damaged.*Reinstall"):
         load_encoding.__wrapped__("cl100k_base")
