@@ -72,7 +72,8 @@ class World:
 @pytest.fixture
 def world(write_servers: WriteServers, tmp_path: Path) -> World:
     world = World(tmp_path / "mcp.json", tmp_path)
-    hinders = f"test -e {world.is_slow} && sleep 20; while test -e {world.waits}; do sleep 0.1; done; test -e {world.fails} && echo no folder >&2 && exit 3"
+    slow = f"test -e {world.is_slow} && sleep 20; while test -e {world.waits}; do sleep 0.1; done"
+    hinders = f"{slow}; test -e {world.fails} && echo no folder >&2 && exit 3"
     starts = f"echo started >> {world.started}; {hinders}; exec {sys.executable} {SERVER} {world.go}"
     world.config = write_servers({"lab": {"command": "sh", "args": ["-c", starts]}})
     return world
