@@ -7,13 +7,14 @@ and short, and what does not look like a name is left out: a server could write 
 
 from __future__ import annotations
 
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from mcp_optimizer.runtime.patterns import regex
 
 _CONTAINERS = frozenset(
     "accounts albums boards buckets calendars channels collections databases datasets drives environments folders "
@@ -23,9 +24,9 @@ _CONTAINERS = frozenset(
 _VERBS = frozenset("list get show enumerate".split())
 _FILLERS = frozenset("all my the available accessible visible user users".split())
 _AFTER = frozenset("in of for by from with on".split())
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_WORD = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _KEYS = ("name", "title", "full_name", "table_name", "displayName", "display_name", "path", "key")
-_NAME = re.compile(r"[\w/][\w .&@#/-]{0,39}")
+_NAME = regex(r"[\w/][\w .&@#/-]{0,39}")
 
 _LONGEST_TOOL = 100
 _MOST_WORDS = 4

@@ -26,6 +26,7 @@ from mcp_optimizer.config.settings import FILE_ONLY, PREFIX, Settings, load_sett
 from mcp_optimizer.config.trusted_files import SERVER_FILE, SETTINGS_FILE, folder_file
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.runtime.logs import configure_logging
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.terminal_text import in_a_line
 from mcp_optimizer.runtime.worker_place import worker_place
 
@@ -222,7 +223,7 @@ class Panel(CommandGroup):
 
 _COMPLETION_SECONDS = 0.25
 _MOST_COMPLETIONS = 1_000
-_COMPLETABLE = re.compile(r"[A-Za-z0-9_.@/-]{1,200}", re.ASCII)
+_COMPLETABLE = regex(r"[A-Za-z0-9_.@/-]{1,200}", re.ASCII)
 """Words that are safe in a shell. Some shells evaluate completions, and servers choose the names of their tools."""
 
 

@@ -22,6 +22,7 @@ from mcp_optimizer.cli.command_options import JsonFlag, complete_client, with_se
 from mcp_optimizer.cli.terminal import console, print_json, say_next
 from mcp_optimizer.config.settings import Settings, own_server_file
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.terminal_text import in_a_line, printable
 
 if TYPE_CHECKING:
@@ -135,9 +136,9 @@ def _as_json(one: ClientOutcome, dry_run: bool) -> dict[str, Any]:
     return shown | ({"note": one.note} if one.note else {})
 
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = regex(r"[A-Za-z0-9_-]{1,64}")
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Client = Annotated[
     str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -15,11 +14,12 @@ from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Risk
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
+from mcp_optimizer.runtime.patterns import regex
 
 if TYPE_CHECKING:
     from mcp_optimizer.access.policy.explaining import Explanation
 
-_PATTERN = re.compile(r"[*?\[]")
+_PATTERN = regex(r"[*?\[]")
 """Signs of a pattern, which can match several callers."""
 
 

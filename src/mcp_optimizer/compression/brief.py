@@ -7,7 +7,6 @@ parameter is ever omitted, and omissions are counted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -19,15 +18,16 @@ from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.json_schema import listed, properties_of, reference_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.compact_json import compact
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.words import terms
 
 _TYPES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool"}
 _COMBINED = frozenset("allOf anyOf oneOf then else dependentSchemas $ref patternProperties".split())
-_PLAIN_NAME = re.compile(r"[\w$@.\-]+")
-_PARAMETER = re.compile(r"(?P<name>'(?:\\.|[^'\\])+'|[\w$@.\-\[\]/]+)(?P<optional>\?)?(?=:| - |$)")
-_SHARED = re.compile(r"(\w+) = ")
-_WORD = re.compile(r"\w+")
-_FORMAT = re.compile(r"[\w-]{1,20}")
+_PLAIN_NAME = regex(r"[\w$@.\-]+")
+_PARAMETER = regex(r"(?P<name>'(?:\\.|[^'\\])+'|[\w$@.\-\[\]/]+)(?P<optional>\?)?(?=:| - |$)")
+_SHARED = regex(r"(\w+) = ")
+_WORD = regex(r"\w+")
+_FORMAT = regex(r"[\w-]{1,20}")
 _LONGEST_VALUES = 60
 _MOST_VALUES = 20
 _MOST_NODES = 300
@@ -167,7 +167,7 @@ LETTERS_OF_RULES_OF_A_NAME = 1_000
 _LONGEST_BLOCK = 400
 """Letters of a parameter with members up to which all of them are shown."""
 
-_OF_A_DATE = re.compile(r"(: str date - [^\n]*?)(?:,? in ISO 8601 format)? \(YYYY-MM-DD\)")
+_OF_A_DATE = regex(r"(: str date - [^\n]*?)(?:,? in ISO 8601 format)? \(YYYY-MM-DD\)")
 """A date's format, which its type says."""
 _MORE = "detail='full' explains them"
 

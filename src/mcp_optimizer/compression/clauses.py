@@ -34,11 +34,12 @@ from mcp_optimizer.compression.word_classes import (
     is_action,
     plain_form,
 )
+from mcp_optimizer.runtime.patterns import regex
 
 _MOST_TOKENS = 40
 
-_BESIDE = re.compile(r"\s?\([^()]*\)|\s?\[[^\[\]]*\]|https?://\S+|\b(?:one|1) or more(?= (?!of\b))|\bup to \d+\b", re.I)
-_TOKEN = re.compile(r"\S+")
+_BESIDE = regex(r"\s?\([^()]*\)|\s?\[[^\[\]]*\]|https?://\S+|\b(?:one|1) or more(?= (?!of\b))|\bup to \d+\b", re.I)
+_TOKEN = regex(r"\S+")
 EDGES = "\"'`*_“”‘’«»<>{}[]()~|•#!?.,;:…"
 """Punctuation around words."""
 _STOPS = ",;:.!?)…"
@@ -265,7 +266,7 @@ def _without_thing(chunks: Sequence[Sequence[Token]]) -> Iterator[int]:
     return (at for at, chunk in enumerate(chunks) if not _has_thing(chunk))
 
 
-_LEAD = re.compile(
+_LEAD = regex(
     r"(?:(?:please|you can|always|first)\s+)?(?:"
     r"(?:use|call|invoke|run)\s+(?:this|the|it)(?:\s+(?:tool|function|endpoint|api|method|command))?\s+"
     r"(?:(?:when|whenever|if)\s+(?:you|users?|the user)\s+(?:needs?|wants?|asks?|would like)\s+)?(?:to|for)"
@@ -275,16 +276,14 @@ _LEAD = re.compile(
     r")\s+",
     re.I,
 )
-_LETS = re.compile(
+_LETS = regex(
     r"(?:allows?|enables?|lets?|helps?)\s+(?:(?:you|users?|the user|agents?|llms?|clients?|the model|ai agents?)\s+)"
     r"(?:to\s+)?|(?:allows?|helps?)\s+to\s+|(?:provides?|gives?)\s+(?:the\s+|an?\s+)?(?:ability|way|means)\s+to\s+"
     r"|(?:attempts?|try)\s+to\s+",
     re.I,
 )
-_LABEL = re.compile(r"(?:\[[^\]]{1,40}\]|\([^)]{1,40}\)|【[^】]{1,20}】)\s*|[\w/+ -]{1,30}?(?::|\s[-–—|])\s+(?=\w)")
-_LISTS = re.compile(
-    r"(?:(?:get|return|retrieve|fetch|show|provide)s?\s+)?(?:an?\s+|the\s+)?(?:\w+\s+)?lists?\s+of\s+", re.I
-)
+_LABEL = regex(r"(?:\[[^\]]{1,40}\]|\([^)]{1,40}\)|【[^】]{1,20}】)\s*|[\w/+ -]{1,30}?(?::|\s[-–—|])\s+(?=\w)")
+_LISTS = regex(r"(?:(?:get|return|retrieve|fetch|show|provide)s?\s+)?(?:an?\s+|the\s+)?(?:\w+\s+)?lists?\s+of\s+", re.I)
 
 
 def without_lead(sentence: str) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from mcp_optimizer.runtime.patterns import regex
+
 BINDING = 4
 """A call that breaks the rule is refused, does damage, or does something unintended."""
 
@@ -18,7 +20,7 @@ TELLING = 3
 HINTING = 2
 """The rule helps, but a call without it usually works."""
 
-_WORD = re.compile(r"[^\W\d_]+(?:'[a-z])?")
+_WORD = regex(r"[^\W\d_]+(?:'[a-z])?")
 
 _BINDING_WORDS = frozenset(
     "must mandatory require requires prerequisite prerequisites never cannot can't don't mustn't shouldn't won't "
@@ -39,7 +41,7 @@ _CUES = _BINDING_WORDS | _TELLING_WORDS
 
 
 def _any(*phrases: str) -> re.Pattern[str]:
-    return re.compile("|".join(phrases), re.I)
+    return regex("|".join(phrases), re.I)
 
 
 _GIVEN = "(?:provided|specified|set|given|supplied|passed)"
@@ -88,8 +90,8 @@ _IMPERATIVE = _any(
     r"^\W{0,3}(?:pass|provide|set|specify|include|start|add|choose|select|enter|keep|get|call|put|send|give) ",
     r"^\W{0,3}use (?!this|it|when|cases?)",
 )
-_QUOTED = re.compile(r"'[^' ]{1,40}'|\"[^\" ]{1,40}\"|`[^`]{1,60}`")
-_IDENTIFIER = re.compile(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b|\b[a-z]\w*=\w|[{$%]")
+_QUOTED = regex(r"'[^' ]{1,40}'|\"[^\" ]{1,40}\"|`[^`]{1,60}`")
+_IDENTIFIER = regex(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b|\b[a-z]\w*=\w|[{$%]")
 
 _NO_RULE = _any(
     r"^\W{0,4}(?:useful|essential|helpful|helps|ideal|see|for more|reduces|improves|learn more|defines how)\b",
@@ -131,8 +133,8 @@ _OTHER_TOOLS = _any(
     r"\b(?:don't|do not|never) use (?:this|it|when|for)\b|\binstead\b(?! of)|\bprefer\b|\bnot for\b",
     r"\b(?:for|to|if) [^.]{1,80}, (?:use|call|see) ",
 )
-_BEFORE_THE_CALL = re.compile(r"\bfirst\b|\bbefore\b|\bmust\b|\bfail|\berror|\brefuse|\breject", re.I)
-_READ_ONLY = re.compile(r"\b(?:read|write)[ -]only\b", re.I)
+_BEFORE_THE_CALL = regex(r"\bfirst\b|\bbefore\b|\bmust\b|\bfail|\berror|\brefuse|\breject", re.I)
+_READ_ONLY = regex(r"\b(?:read|write)[ -]only\b", re.I)
 
 
 def of_a_note(sentence: str) -> int:

@@ -6,7 +6,6 @@ tools. If no phrases distinguish two tools, this is reported and their sentences
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -18,6 +17,7 @@ from mcp_optimizer.compression.sentences import sentences
 from mcp_optimizer.compression.short_descriptions import LONGEST_SHORT, MOST_WORDS, ShortDescription
 from mcp_optimizer.compression.word_classes import ARTICLES, CONJUNCTIONS, LIGHT, PREPOSITIONS, VERBS, base_form
 from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.search.words import terms
 
@@ -27,9 +27,9 @@ _MOST_TRIED = 12
 _SHARED_BY = 5
 """If this many tools' names begin with the same word that is no verb, it is taken for their server's name."""
 _DANGLING = ARTICLES | CONJUNCTIONS | (PREPOSITIONS - {"off", "below", "above", "inside"})
-_SECTION = re.compile(r"\n\s*(?:[A-Z][\w ]{0,30}:|[-*•✓⚡]|Args|Returns)")
-_MARK = re.compile(r"[，。、；：！？,.;:!?()（）\n]")
-_SPELLED = re.compile(r"\b(?:[A-Z]+[a-z]+[A-Z0-9]\w*|[a-z]+[A-Z]\w*|[A-Z]{2,5}s?|(?<=[a-z] )[A-Z][a-z]+)\b")
+_SECTION = regex(r"\n\s*(?:[A-Z][\w ]{0,30}:|[-*•✓⚡]|Args|Returns)")
+_MARK = regex(r"[，。、；：！？,.;:!?()（）\n]")
+_SPELLED = regex(r"\b(?:[A-Z]+[a-z]+[A-Z0-9]\w*|[a-z]+[A-Z]\w*|[A-Z]{2,5}s?|(?<=[a-z] )[A-Z][a-z]+)\b")
 
 
 def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:

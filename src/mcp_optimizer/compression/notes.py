@@ -15,25 +15,22 @@ from mcp_optimizer.compression.lossless import joined, tidy
 from mcp_optimizer.compression.sentences import sentences
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.json_schema import properties_of
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.search.words import terms, words
 
-_SECTION = re.compile(r"^[ \t]*+\**+(?:args|arguments|parameters|params|inputs?)\**+[ \t]*+:?\**+[ \t]*+$", re.I | re.M)
-_BLANKS = re.compile(r"[ \t]{2,}")
-_NEXT_SECTION = re.compile(
-    r"^[ \t]*\**(?:returns?|raises|yields|examples?|notes?|output|usage|see also)\**[ \t]*:", re.I
-)
-_UNDERLINE = re.compile(r"^[ \t]*[-=~]{3,}[ \t]*$")
-_NOTE = re.compile(
+_SECTION = regex(r"^[ \t]*+\**+(?:args|arguments|parameters|params|inputs?)\**+[ \t]*+:?\**+[ \t]*+$", re.I | re.M)
+_BLANKS = regex(r"[ \t]{2,}")
+_NEXT_SECTION = regex(r"^[ \t]*\**(?:returns?|raises|yields|examples?|notes?|output|usage|see also)\**[ \t]*:", re.I)
+_UNDERLINE = regex(r"^[ \t]*[-=~]{3,}[ \t]*$")
+_NOTE = regex(
     r"^[ \t]*(?:[-*•][ \t]*)?[`*\"']*(\w[\w.\-]*)[`*\"']*[ \t]*(?:\(([^)]*)\)\**)?[ \t]*(?::\**|-|–|—)[ \t]+(.+)$"
 )
-_LOOSE = re.compile(
+_LOOSE = regex(
     r"^[ \t]*(?:[-*•][ \t]*)?[`*\"']*(\w[\w.\-]*)[`*\"']*[ \t]*(?:\(([^)]*)\)\**)?[ \t]*(?:\*(?:required|optional)\*)?"
     r"(?::\**|[ \t]+[-–—])[ \t]+(.+)$"
 )
-_TAG = re.compile(
-    r"^[ \t]*(?::param(?:[ \t]+\w+)?[ \t]+(\w+):|@param[ \t]+(?:\{[^}]*\}[ \t]*)?(\w+)[ \t]*-?)[ \t]*(.*)$"
-)
+_TAG = regex(r"^[ \t]*(?::param(?:[ \t]+\w+)?[ \t]+(\w+):|@param[ \t]+(?:\{[^}]*\}[ \t]*)?(\w+)[ \t]*-?)[ \t]*(.*)$")
 
 _TYPE_WORDS = frozenset(
     "any array bool boolean date dict float int integer list none null num number object of optional or required str "
@@ -43,7 +40,7 @@ _TYPE_WORDS = frozenset(
 _LONGEST_SENTENCE = 240
 _LOOKED_AT = 2_000
 _LONGEST_RESTATEMENT = 120
-_DIGIT = re.compile(r"\d")
+_DIGIT = regex(r"\d")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ first: `get_card_comments` becomes "Get card comments".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from mcp_optimizer.compression.word_classes import (
     WEAK,
     article,
 )
+from mcp_optimizer.runtime.patterns import regex
 
 _RESTRICTS = frozenset({"without", "except", "excluding", "unless", "but"})
 _ADDING = frozenset("across and at by containing in including matching on or using via with within".split())
@@ -280,7 +280,7 @@ LONGEST_NAME = 200
 _FIRST_IN_NAMES = frozenset(
     "copy download export import list open query run search set show start stop test update upload view".split()
 )
-_OF_NAME = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\d_A-Z]+\d*|[A-Z]+\d*|\d+[a-z]?(?![a-z])|\d+")
+_OF_NAME = regex(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\d_A-Z]+\d*|[A-Z]+\d*|\d+[a-z]?(?![a-z])|\d+")
 
 
 def name_words(name: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from mcp_optimizer.compression.sentences import (
     units,
     without_filler,
 )
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.deprecation import sentence as deprecation
 
 _LONGEST = 40
@@ -37,6 +38,7 @@ _OMITTED = (
     r"(?:provided|specified|set|given|supplied|passed)),?(?: then)? "
 )
 
+# Compiled here: a match says which of these it is of.
 _IN_BRACKETS = re.compile(rf"\s?\((?:optional[,;] ?)?(?:the )?default(s?{_IS}){_VALUE}(?:[;,] ?optional)?\)", re.I)
 _AT_HEAD_OF_BRACKETS = re.compile(
     rf"\(default(s?{_IS}){_VALUE}[,;] (?=(?:max|min|range|up to|optional|required|cap|limit|between)[^()\n]{{1,60}}\))",
@@ -56,12 +58,12 @@ _SENTENCE = re.compile(
 )
 _PATTERNS = (_IN_BRACKETS, _AT_HEAD_OF_BRACKETS, _AT_END_OF_BRACKETS, _IF_OMITTED, _BY_DEFAULT, _SENTENCE)
 
-_MARK = re.compile(r"\b(?:is|to)\b|[:=]")
-_OF_PARTS = re.compile(r": (?:obj|any|\{)")
-_MENTIONS = re.compile(r"default| used?\b| uses\b", re.I)
-_WRAPPED = re.compile(r"\n(?!\s{0,40}(?:\n|[-*•#|]|\d+[.)]))[ \t]*")
-_CONDITION = re.compile(r"\b(?:if|when|unless|for)\b[^.\n]{0,120}$", re.I)
-_MORE_THAN_A_VALUE = re.compile(
+_MARK = regex(r"\b(?:is|to)\b|[:=]")
+_OF_PARTS = regex(r": (?:obj|any|\{)")
+_MENTIONS = regex(r"default| used?\b| uses\b", re.I)
+_WRAPPED = regex(r"\n(?!\s{0,40}(?:\n|[-*•#|]|\d+[.)]))[ \t]*")
+_CONDITION = regex(r"\b(?:if|when|unless|for)\b[^.\n]{0,120}$", re.I)
+_MORE_THAN_A_VALUE = regex(
     r"^(?:to|of|in|for|from|as|set|match|value|names?)\b|^\W*$|\b(?:returns?|will|is|are|has|have|if|when|only|which|that|this|it|uses?"
     r"|searches|includes?|lists?|shows?|gets?|defaults?|depends|instead|caps|max|then)\b",
     re.I,
@@ -181,28 +183,28 @@ class NoteContext:
 
 ALONE = NoteContext()
 
-_FILLER = re.compile(
+_FILLER = regex(
     r"^\W{0,8}(?:\w[\w.-]{0,60}\W{1,3}(?:parameter |field )?(?:is )?)?(?:optional|required|mandatory)\W{0,8}$", re.I
 )
-_ID_OF = re.compile(r"^(?:the )?(?:unique )?(?:ids?|identifiers?) of (?:the |an? )?(?=\w)", re.I)
-_BRACKETS = re.compile(r"\s?\(([^()\n]{1,60})\)")
-_THIS_TOOL = re.compile(
+_ID_OF = regex(r"^(?:the )?(?:unique )?(?:ids?|identifiers?) of (?:the |an? )?(?=\w)", re.I)
+_BRACKETS = regex(r"\s?\(([^()\n]{1,60})\)")
+_THIS_TOOL = regex(
     r"^(?:purpose|description|summary|overview): |^use this (?:tool )?(?:to |for )(?=[a-z])"
     r"|^(?:this|the) (?:tool|function|endpoint|operation|method|api) (?:is (?:used|designed) to |can be used to |will "
     r"|(?:allows|enables) (?:you|users) to |lets (?:you|users) |helps )?(?=[a-z]{3})"
     r"(?!is |was |has |can |must |should |requires? |does |only )",
     re.I,
 )
-_PURPOSE = re.compile(r"^\W{0,4}purpose\W{0,4}\n[ \t]*(?:[-*•]|\d[.)])?[ \t]*", re.I | re.M)
-_SUCCESSOR = re.compile(r"\b(?:use|replaced by|instead)\b", re.I)
-_WARNING = re.compile(r"\W{0,4}(?:security|important|warning|caution|deprecated|critical)\b", re.I)
-_ARTICLE = re.compile(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=[^\W_]{2,}(?:[^\w]|$))(\w)", re.I)
-_EMPHATIC = re.compile(r"\b(?:MUST|NOT|ONLY|NEVER|ALWAYS|REQUIRES?|REQUIRED|EXACTLY)\b")
-_WORD = re.compile(r"\w+")
-_LITERAL = re.compile(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)
+_PURPOSE = regex(r"^\W{0,4}purpose\W{0,4}\n[ \t]*(?:[-*•]|\d[.)])?[ \t]*", re.I | re.M)
+_SUCCESSOR = regex(r"\b(?:use|replaced by|instead)\b", re.I)
+_WARNING = regex(r"\W{0,4}(?:security|important|warning|caution|deprecated|critical)\b", re.I)
+_ARTICLE = regex(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=[^\W_]{2,}(?:[^\w]|$))(\w)", re.I)
+_EMPHATIC = regex(r"\b(?:MUST|NOT|ONLY|NEVER|ALWAYS|REQUIRES?|REQUIRED|EXACTLY)\b")
+_WORD = regex(r"\w+")
+_LITERAL = regex(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)
 _BETWEEN_VALUES = r"(?:, or |, and |, | or | and )"
 _QUOTED = r"(?:'[^'\n]{1,60}'|\"[^\"\n]{1,60}\"|`[^`\n]{1,60}`)"
-_VALUES = re.compile(rf"(?::| -) (?:one of |either )?{_QUOTED}(?:{_BETWEEN_VALUES}{_QUOTED})+(?=[.;]|$)")
+_VALUES = regex(rf"(?::| -) (?:one of |either )?{_QUOTED}(?:{_BETWEEN_VALUES}{_QUOTED})+(?=[.;]|$)")
 """A list of values at the end of a sentence."""
 
 _OF_IDS = ("_id", "_ids", "id", "ids")

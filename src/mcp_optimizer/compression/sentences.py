@@ -9,22 +9,23 @@ import re
 from collections.abc import Callable, Iterator
 
 from mcp_optimizer.compression.cues import first_cue
+from mcp_optimizer.runtime.patterns import regex
 
 # A full stop that does not end a sentence.
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|fig|st|dr|mr|ms)|\b[A-Z])\.$", re.I)
+_ABBREVIATION = regex(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|fig|st|dr|mr|ms)|\b[A-Z])\.$", re.I)
 _LONGEST_ABBREVIATION = 8
-_END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n\s*\n|\n(?=\s*(?:[-*•#|]|\d+[.)]))|:\s*\n")
+_END = regex(r"[.!?](?=\s|$)|[。！？]|\n\s*\n|\n(?=\s*(?:[-*•#|]|\d+[.)]))|:\s*\n")
 
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)")
-_SKIPPED = re.compile(
+_FENCE = regex(r"^[ \t]*(?:```|~~~)")
+_SKIPPED = regex(
     r"^[\W_]{0,8}(?:returns?|return values?|outputs?|responses?|examples?|samples?|usage examples?|see also|use cases?"
     r"|when to use|features|key features|best practices|error handling|next steps)\b[^.:\n]{0,40}(?::|$)",
     re.I,
 )
-_HEADING = re.compile(r"^(?:#|[\W_]{0,8}[A-Z][^.!?:\n]{0,60}:[ \t*]*$|[A-Z][\w ]{2,30}: )")
-_ITEM = re.compile(r"^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]")
-_ITEM_MARK = re.compile(r"^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]+")
-_OF_VALUES = re.compile(
+_HEADING = regex(r"^(?:#|[\W_]{0,8}[A-Z][^.!?:\n]{0,60}:[ \t*]*$|[A-Z][\w ]{2,30}: )")
+_ITEM = regex(r"^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]")
+_ITEM_MARK = regex(r"^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]+")
+_OF_VALUES = regex(
     r"\b(?:options?|values?|types?|formats?|modes?|models?|one of|accept\w{0,3}|available|supported|patterns?)\b", re.I
 )
 _LONGEST_LIST = 200
@@ -96,38 +97,38 @@ def _ends_section(line: str, said: str, after_blank: bool) -> bool:
 LONGEST = 200
 """Letters of one rule; a longer one is cut after a clause."""
 
-_MARKS = re.compile(r"^(?:[\s#*•|>_–—✅❌❗⚠️🚨📋🔴💡-]|\d{1,2}[.)]\s)+")
-_EMPHASIS = re.compile(r"\*\*(?=\w[^*\n]{0,100}\*\*)|(?<=[\w.:!?)])\*\*|`(\w[\w./-]{0,80})`")
-_LINK = re.compile(r"\[([^\[\]]{1,80})\]\([^()\s]{1,300}\)")
-_FOR_EXAMPLE = re.compile(r"(?<=[(,] )(?:for example|e\.g\.)[,:]? |(?<=\()(?:for example|e\.g\.?)[,:]? ", re.I)
-_EXAMPLES = re.compile(
+_MARKS = regex(r"^(?:[\s#*•|>_–—✅❌❗⚠️🚨📋🔴💡-]|\d{1,2}[.)]\s)+")
+_EMPHASIS = regex(r"\*\*(?=\w[^*\n]{0,100}\*\*)|(?<=[\w.:!?)])\*\*|`(\w[\w./-]{0,80})`")
+_LINK = regex(r"\[([^\[\]]{1,80})\]\([^()\s]{1,300}\)")
+_FOR_EXAMPLE = regex(r"(?<=[(,] )(?:for example|e\.g\.)[,:]? |(?<=\()(?:for example|e\.g\.?)[,:]? ", re.I)
+_EXAMPLES = regex(
     r"(?<=[( ])(e\.g\.|such as) (['\"`]?)([\w./:@+-]{1,60})\2((?:,? (?:or |and )?\2[\w./:@+-]{1,60}\2){1,20})(?=\))",
     re.I,
 )
-_BETWEEN = re.compile(r",? (?:or |and )?")
-_IN_BRACKETS = re.compile(r"\s?\((?:e\.g\.?|for example|such as|ex)[,:]?[^()]{0,300}\)", re.I)
-_OPTIONAL = re.compile(r"\s?\((?:optional|required)\)", re.I)
-_LABEL = re.compile(
+_BETWEEN = regex(r",? (?:or |and )?")
+_IN_BRACKETS = regex(r"\s?\((?:e\.g\.?|for example|such as|ex)[,:]?[^()]{0,300}\)", re.I)
+_OPTIONAL = regex(r"\s?\((?:optional|required)\)", re.I)
+_LABEL = regex(
     r"^(?:please note(?: that)?|note(?: that)?|notes|important(?: note)?|warning|caution|critical|attention|tip|hint|nb"
     r"|optional|required|mandatory|description) ?(?:[:!,.]| [-–—])\s*|^note that |^optional (?=\w)",
     re.I,
 )
-_SUBJECT = re.compile(
+_SUBJECT = regex(
     r"^(?:this (?:tool|parameter|param|field|value|option|argument|operation|command) "
     r"(?=(?:is|must|should|can|will|does|only|requires)\b)|it (?=(?:is|must|should|can|will|only)\b)|please "
     r"|be sure to |make sure (?:to |that )?|you (?=must|can|should|may|need)|the (?:value|parameter) (?=must|should))",
     re.I,
 )
-_IS = re.compile(r"^is (?=\w)", re.I)
-_REASON = re.compile(
+_IS = regex(r"^is (?=\w)", re.I)
+_REASON = regex(
     r"(?<=[\w)'\"`]{3})(?:,| [-–—])? (?:because|since (?:the|it|this|they)|to (?:avoid|prevent|reduce|ensure|save"
     r"|minimize)) [^.;]{1,200}\.?$",
     re.I,
 )
-_CLAUSE_BEGIN = re.compile(r"; |: | [-–—] |\. ")
-_CLAUSE_END = re.compile(r"[,;:] |\.\s| [-–—] | \(")
-_LETTERS = re.compile(r"[^\W\d]+")
-_DIGITS = re.compile(r"\d+")
+_CLAUSE_BEGIN = regex(r"; |: | [-–—] |\. ")
+_CLAUSE_END = regex(r"[,;:] |\.\s| [-–—] | \(")
+_LETTERS = regex(r"[^\W\d]+")
+_DIGITS = regex(r"\d+")
 
 
 def shortest(sentence: str) -> str:

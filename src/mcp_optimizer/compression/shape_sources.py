@@ -7,7 +7,6 @@ servers use in their schemas.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -27,6 +26,7 @@ from mcp_optimizer.compression.shapes import (
 )
 from mcp_optimizer.domain.json_schema import listed, named, names, properties_of, reference_of, required_of
 from mcp_optimizer.largejson.raw import LargeText
+from mcp_optimizer.runtime.patterns import regex
 
 _FIELD_WORDS = frozenset(
     """
@@ -72,7 +72,7 @@ _FIELD_WORDS = frozenset(
 )
 """Words in property names of at least eight of 433 real servers."""
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def is_field_name(key: str) -> bool:

@@ -8,7 +8,6 @@ A shape is read from an output schema or from results (`shape_sources`) and writ
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mcp_optimizer.largejson.compact_json import compact
+from mcp_optimizer.runtime.patterns import regex
 
 MOST_KEYS = 40
 """An object with more keys is a map: its keys are data."""
@@ -27,8 +27,8 @@ _ENVELOPE = "result"
 _LONGEST = 40
 _DIGITS = 4
 _TWICE = 2
-_NAME = re.compile(r"[$@]?[A-Za-z_][A-Za-z0-9_-]*")
-_DIGIT = re.compile(r"[0-9]")
+_NAME = regex(r"[$@]?[A-Za-z_][A-Za-z0-9_-]*")
+_DIGIT = regex(r"[0-9]")
 
 
 class Member(NamedTuple):

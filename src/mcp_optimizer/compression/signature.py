@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -26,14 +25,15 @@ from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.compact_json import compact
+from mcp_optimizer.runtime.patterns import regex
 
 _TYPES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool", "null": "null", "object": "obj"}
 _UNIONS = ("anyOf", "oneOf")
 _COMBINING = frozenset("anyOf oneOf allOf".split())
 _HOLDING = _COMBINING | frozenset("items prefixItems additionalProperties patternProperties".split())
 _CONDITIONAL = frozenset("then else dependentSchemas".split())
-_PLAIN_NAME = re.compile(r"[\w$@.\-\[\]/]+")
-_FORMAT = re.compile(r"[\w.:+-]{1,40}")
+_PLAIN_NAME = regex(r"[\w$@.\-\[\]/]+")
+_FORMAT = regex(r"[\w.:+-]{1,40}")
 _DEEPEST = 40
 NOTE_MARK = " - "
 _MOST_NODES = 5_000
@@ -396,7 +396,7 @@ def _members(schema: Schema) -> dict[str, Any]:
     return {**found, **dict.fromkeys(sorted(undeclared), _UNDECLARED)} if undeclared else found
 
 
-_TYPE = re.compile(r"(\w+) = ")
+_TYPE = regex(r"(\w+) = ")
 _AS_ABOVE = "as above"
 
 

@@ -20,6 +20,7 @@ from mcp_optimizer.compression.sentences import ended
 from mcp_optimizer.compression.value_spelling import literal
 from mcp_optimizer.compression.walk import DEEPEST, Schema, with_children
 from mcp_optimizer.domain.json_schema import properties_of
+from mcp_optimizer.runtime.patterns import regex
 
 _EXAMPLES = ("examples", "example")
 _LIMITS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
@@ -27,9 +28,9 @@ _MOST_VALUES = 200
 _SHORT = 40
 """Maximum characters of an example that is kept."""
 
-_SHOWS_A_FORM = re.compile(r"(?=\S*[\d/:@_.-])\S+")
-_HAS_EXAMPLE = re.compile(r"\be\.g\.|[\"'`(]|\d|\bsuch as\b", re.I)
-_DATE_FORM = re.compile(
+_SHOWS_A_FORM = regex(r"(?=\S*[\d/:@_.-])\S+")
+_HAS_EXAMPLE = regex(r"\be\.g\.|[\"'`(]|\d|\bsuch as\b", re.I)
+_DATE_FORM = regex(
     r",? (?:in |as )?(?:an? |the )?ISO[ -]?8601(?: (?:date|format)){0,2}(?: ?\(YYYY-MM-DD\))?|,? ?\(YYYY-MM-DD\)", re.I
 )
 _DATES = frozenset({"date", "date-time"})

@@ -6,7 +6,6 @@ shows the text of a key.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from mcp_optimizer.domain.credentials import ApiKey
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.errors import CatalogError, ConfigurationError, listed
+from mcp_optimizer.runtime.patterns import regex
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.audit import ActiveCaller, StoredAudit
@@ -227,7 +227,7 @@ _MOST_READ = 50_000
 """Audit rows that are summed up."""
 
 _MOST_CALLERS = 100
-_ID = re.compile(r"[a-z0-9]{1,32}")
+_ID = regex(r"[a-z0-9]{1,32}")
 _NO_ANSWER = "The database does not answer. Try again shortly."
 
 

@@ -6,11 +6,11 @@ policy allows no inline styles. Each chart has a text alternative.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.dashboard.html import Html, el, short_number
+from mcp_optimizer.runtime.patterns import regex
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _label(text: str, x: float, y: float, room: float, css: str = "label") -> Ht
 _LINE = 12.5
 """Pixels from one line of a label to the next."""
 
-_WORDS = re.compile(r"[^_\-./: ]*[_\-./: ]+|[^_\-./: ]+")
+_WORDS = regex(r"[^_\-./: ]*[_\-./: ]+|[^_\-./: ]+")
 
 
 def label_lines(text: str, letters: int, lines: int) -> list[str]:

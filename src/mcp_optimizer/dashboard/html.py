@@ -7,10 +7,11 @@ direction marks, invisible tags) are shown as codes, so a reader sees that they 
 from __future__ import annotations
 
 import html
-import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
+
+from mcp_optimizer.runtime.patterns import regex
 
 
 class Html(str):
@@ -26,7 +27,7 @@ _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "line", "
 _KEPT = frozenset("\n\t\u200c\u200d")
 """Layout, and joiners that some scripts and emoji need."""
 
-_SUSPECT = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u052f\n\t]")
+_SUSPECT = regex(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u052f\n\t]")
 """Everything except plain text in the most common alphabets needs a closer look."""
 
 

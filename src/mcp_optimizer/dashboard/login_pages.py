@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.login import LoginStatus
 from mcp_optimizer.identity.logins import Logins, by_name, wants_login, why_no_login
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.terminal_text import span
 from mcp_optimizer.upstream.state import UpstreamState
@@ -198,7 +198,7 @@ COOKIE = "mcp-optimizer-login"
 _LOGIN_SECONDS = 900
 """Seconds that a person has to log in."""
 
-_HOST_HEADER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_HOST_HEADER = regex(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 """A Host header that is safe in an address: the guard compares only its beginning with an entry such as host:*."""
 
 

@@ -7,7 +7,6 @@ freely, so names are stored in a form that every database can hold.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from mcp_optimizer.db.tables import server_pin, tool_pin
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.pins import NO_MARK, Mark, Pins, PinState, ServerPin, ToolPin, seen_first
+from mcp_optimizer.runtime.patterns import regex
 
 _APPROVED, _WAITING = PinState.APPROVED.value, PinState.WAITING.value
 _SERVER_KEY = ["server", "state"]
@@ -28,8 +28,8 @@ _TOOL_KEY = ["server", "tool", "state"]
 _TOOL_VALUES = ["hash", "definition", "by", "at_ms", "whole", "sent"]
 
 _ESCAPE = "\x10"
-_UNSTORABLE = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")
-_ESCAPED = re.compile(f"{_ESCAPE}([0-9a-f]{{4}})")
+_UNSTORABLE = regex(f"[\0{_ESCAPE}\ud800-\udfff]")
+_ESCAPED = regex(f"{_ESCAPE}([0-9a-f]{{4}})")
 
 
 class StoredPins(Transactions):

@@ -6,7 +6,6 @@ worded like several actions stays a single request.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from mcp_optimizer.gateway.python_text import PythonSources, Stubs, python_text,
 from mcp_optimizer.gateway.reply_text import ShownInConversation, TextSources, reply_text
 from mcp_optimizer.gateway.server_lines import LISTING_PLACES, about_server
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.actions import SeveralActions, several
 from mcp_optimizer.search.engine import Hit, Prior
 from mcp_optimizer.search.languages import in_english
@@ -98,12 +98,12 @@ class Query:
         return (are_names and any(name_key(word) in own for word in asked)) or name_key(self.tool_description) in own
 
 
-_WORDS = re.compile(r"[A-Za-z]+")
+_WORDS = regex(r"[A-Za-z]+")
 _LONGEST = 240
 """Characters of a request that are examined for what it does."""
 
-_BETWEEN = re.compile(r"[\s,;'\"`]+")
-_JOINED = re.compile(r"[^\W_][_-]+[^\W_]|[a-z][A-Z]")
+_BETWEEN = regex(r"[\s,;'\"`]+")
+_JOINED = regex(r"[^\W_][_-]+[^\W_]|[a-z][A-Z]")
 _FILLERS = frozenset("the a tool tools of and all show describe parameters schema signature details please".split())
 """Words around a name that do not ask for anything else."""
 

@@ -25,13 +25,14 @@ from mcp_optimizer.domain.pins import HeldTool, ToolChange
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.errors import ToolHeld, listed, quoted
 from mcp_optimizer.largejson.compact_json import compact
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.upstream.state import UpstreamState
 
 _MOST_SERVERS_NAMED = 3
 _PAGE = 100
 """Maximum tools on a page of the plain list."""
-_PLAIN = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
+_PLAIN = regex(r"[\w.:/-]{1,128}", re.ASCII)
 """Names that are safe to show in a command: a server chooses its tools' names, and a person may paste the command."""
 
 _WHY = {

@@ -8,7 +8,6 @@ dropped. Programs ask for the definitions as JSON instead.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -29,6 +28,7 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.compression.value_spelling import end_of_brackets
 from mcp_optimizer.domain.json_schema import ANY_OBJECT, properties_of
 from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.words import terms
 
 _MOST_CONVERSATIONS = 1_000
@@ -104,7 +104,7 @@ _WITH_SHAPES = 2
 _LONGEST_SHAPE_OF_A_CALL = 45
 """Characters up to which what a tool returns is stated after its call."""
 
-_SAYS_LITTLE = re.compile(r"\{\w+\??\}|\[?\w+\]?")
+_SAYS_LITTLE = regex(r"\{\w+\??\}|\[?\w+\]?")
 """A shape not worth showing: a single key around a text, or a single value."""
 
 _WORTH_A_REFERENCE = 40

@@ -21,9 +21,10 @@ from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.gateway.arguments import read_arguments
 from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.runtime.patterns import regex
 
 _KEY = "$result"
-_ID = re.compile(r"r[0-9a-f]{20}", re.ASCII)
+_ID = regex(r"r[0-9a-f]{20}", re.ASCII)
 _MOST = 20
 """Results that the arguments of one call may refer to."""
 _DEEPEST = 20

@@ -11,6 +11,7 @@ from functools import lru_cache
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.hidden_text import without_hidden
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.upstream.state import UpstreamState
 
 LISTING_PLACES = ("list_allowed_directories", "list_allowed_paths", "list_allowed_roots", "list_repositories")
@@ -19,11 +20,11 @@ LISTING_PLACES = ("list_allowed_directories", "list_allowed_paths", "list_allowe
 _LONGEST = 240
 _LONGEST_PATH = 200
 _MOST_PATHS = 3
-_PROGRAMS = re.compile(r"\.(?:[cm]?[jt]s|py|pyz|jar|sh|exe|dll|rb|php|wasm|json|toml|ya?ml|env)$", re.I)
+_PROGRAMS = regex(r"\.(?:[cm]?[jt]s|py|pyz|jar|sh|exe|dll|rb|php|wasm|json|toml|ya?ml|env)$", re.I)
 _NOT_DATA = frozenset("--directory --project --prefix --config --cache --cwd -C -c -m --from --env-file --log".split())
 """Options whose value locates a program or its setup, not the data it works on."""
 
-_SECRET = re.compile(r"key|token|secret|cred|cert|pass|auth|/\.", re.I)
+_SECRET = regex(r"key|token|secret|cred|cert|pass|auth|/\.", re.I)
 """Matches options and paths that lead to secrets or hidden folders."""
 
 

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mcp_optimizer.runtime.patterns import regex
+
 _LONGEST = 8_000
-_PARAMETER = re.compile(r'([A-Za-z0-9_\-]{1,40})\s{0,4}=\s{0,4}(?:"((?:[^"\\]|\\.){0,4000})"|([^\s,"]{1,4000}))')
-_BEARER = re.compile(r"(?:^|[\s,])bearer(?=\s|,|$)", re.I)
-_ANOTHER = re.compile(r",\s{0,4}(?:basic|digest|negotiate|dpop|ntlm|mutual)(?=\s)", re.I)
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
+_PARAMETER = regex(r'([A-Za-z0-9_\-]{1,40})\s{0,4}=\s{0,4}(?:"((?:[^"\\]|\\.){0,4000})"|([^\s,"]{1,4000}))')
+_BEARER = regex(r"(?:^|[\s,])bearer(?=\s|,|$)", re.I)
+_ANOTHER = regex(r",\s{0,4}(?:basic|digest|negotiate|dpop|ntlm|mutual)(?=\s)", re.I)
+_SCOPE = regex(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
 _MOST_SCOPES = 100
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,11 +23,12 @@ from mcp_optimizer.runtime.outgoing import (
     is_proxied_address,
     is_this_machine,
 )
+from mcp_optimizer.runtime.patterns import regex
 
 _SECONDS = 15.0
 _MOST_BYTES = 256 * 1024
 _LONGEST_ADDRESS = 4_000
-_ERROR = re.compile(r"[a-z]{1,20}(_[a-z]{1,20}){0,4}")
+_ERROR = regex(r"[a-z]{1,20}(_[a-z]{1,20}){0,4}")
 
 
 class Unanswered(OptimizerError):

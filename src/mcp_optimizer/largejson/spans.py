@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -80,7 +81,7 @@ _COMMA, _CURLY = 44, 32
 _OPENING, _CLOSING = b"{[", b"}]"
 BLANKS = b" \t\r\n"
 
-_KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_KEY = regex(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ def _batches(items: ItemSpans) -> Iterator[tuple[int, int]]:
         at = end
 
 
-_HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+_HALF_PAIR = regex(rb"\\u[dD][89abAB][0-9a-fA-F]{2}$")
 
 
 def whole_escapes(part: bytes) -> bytes:

@@ -19,6 +19,7 @@ from mcp_optimizer.largejson.spans import BLANKS, in_strings, quotes_of
 from mcp_optimizer.results.result_texts import NO_JSON, compact, json_value
 from mcp_optimizer.results.rows import COLUMN_KEYS, find_table
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 
 
 class Encoding(StrEnum):
@@ -31,7 +32,7 @@ class Encoding(StrEnum):
 
 
 _BLANKS = b" \t\r\n"
-_NO_BLANKS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^ \t\r\n"]+', re.DOTALL)
+_NO_BLANKS = regex(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^ \t\r\n"]+', re.DOTALL)
 
 
 def minified(data: bytes) -> bytes:
@@ -125,8 +126,8 @@ def as_csv(table: FlatTable) -> str:
     return head + lines.getvalue()
 
 
-_SPECIAL_IN_CSV = re.compile(r'[",\r\n]|^\s|\s$')
-_READS_AS_ANOTHER = re.compile(r"(true|false|null|[-+]?[\d.].*)?$")
+_SPECIAL_IN_CSV = regex(r'[",\r\n]|^\s|\s$')
+_READS_AS_ANOTHER = regex(r"(true|false|null|[-+]?[\d.].*)?$")
 
 
 def _csv_cell(value: Any) -> str:
@@ -149,8 +150,8 @@ def as_toon(table: FlatTable) -> str:
     return "\n".join([*fields, head, *rows])
 
 
-_TOON_NAME = re.compile(r"[A-Za-z_][\w.]*$")
-_SPECIAL_IN_TOON = re.compile(r'[:"\\{}\[\],\x00-\x1f]|^\s|\s$|^-')
+_TOON_NAME = regex(r"[A-Za-z_][\w.]*$")
+_SPECIAL_IN_TOON = regex(r'[:"\\{}\[\],\x00-\x1f]|^\s|\s$|^-')
 
 
 def _toon_key(name: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import re
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
@@ -20,6 +19,7 @@ from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.results.fitting import Count
 from mcp_optimizer.results.metadata import TokenInfo
 from mcp_optimizer.results.result_texts import Reading, Text, size_of
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.token_counter import TokenCounter
 
 
@@ -71,9 +71,9 @@ _CHUNK = 64 * 1024
 _LONG = 16
 """Characters per token beyond which a text counts as long, even if it is all blanks."""
 
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-_ACCENTED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
-_CODE = re.compile(r"[{}()\[\];=<>_/\\|#*+$&]")
+_CJK = regex(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_ACCENTED = regex(r"[\u00c0-\u024f\u1e00-\u1eff]")
+_CODE = regex(r"[{}()\[\];=<>_/\\|#*+$&]")
 
 
 def kind_of(text: Text) -> TextKind:

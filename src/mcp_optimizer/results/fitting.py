@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.results.encodings import Minifier
 from mcp_optimizer.results.result_texts import Text, decoded
+from mcp_optimizer.runtime.patterns import regex
 
 Count = Callable[[str], int]
 Shown = Callable[[bytes], bytes]
@@ -37,7 +38,7 @@ _PART = 2_048
 _REMEMBERED = 64 * 1024
 """Maximum characters of a text of many parts whose total is remembered; there may be many variants of a longer one."""
 
-_DIVIDES = re.compile(r"[^A-Za-z0-9'\u0080-\U0010ffff](?<=[A-Za-z0-9].)", re.DOTALL)
+_DIVIDES = regex(r"[^A-Za-z0-9'\u0080-\U0010ffff](?<=[A-Za-z0-9].)", re.DOTALL)
 """The character before which a text can be divided without changing its tokens.
 
 Encodings first divide a text into words by a pattern, then each word into tokens. In cl100k_base and o200k_base a word

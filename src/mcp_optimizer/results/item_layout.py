@@ -27,12 +27,13 @@ from mcp_optimizer.results.fitting import Counted, Room
 from mcp_optimizer.results.rows import LineTable, TextTable
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 
 _DOMINATES = 0.5
 """The share of its container above which an item counts as the main content."""
 
 _DEEPEST = 12
-_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPE = regex(rb"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True)

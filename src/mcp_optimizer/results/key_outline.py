@@ -7,15 +7,16 @@ a million keys, keys of a megabyte, or a thousand levels.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from mcp_optimizer.runtime.patterns import regex
+
 SIZES = (240, 160, 100, 60)
 """Sizes in bytes of the outlines to choose from. The last outline has at most that many tokens in any encoding."""
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 """Keys that JMESPath takes without quotes."""
 
 _LONGEST_KEY = 32

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from typing import Any
+
+from mcp_optimizer.runtime.patterns import regex
 
 Path = tuple[str, ...]
 
@@ -167,7 +168,7 @@ def _json_lines(lines: Sequence[str]) -> LineTable | None:
     return LineTable(TextTable.JSON_LINES, 0, len(filled), columns_of(rows) or 0)
 
 
-_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(\|\s*:?-{2,}:?\s*)+\|?\s*$")
+_RULE = regex(r"\s*\|?\s*:?-{2,}:?\s*(\|\s*:?-{2,}:?\s*)+\|?\s*$")
 
 
 def _markdown(lines: Sequence[str]) -> LineTable | None:
@@ -232,4 +233,4 @@ def _is_header(cells: Sequence[str]) -> bool:
     )
 
 
-_NUMBER = re.compile(r"[-+]?[\d.,]+$")
+_NUMBER = regex(r"[-+]?[\d.,]+$")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -24,6 +23,7 @@ from mcp_optimizer.results.notices import Selection
 from mcp_optimizer.results.projection import Projection, TooMuch
 from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Reading, compact
 from mcp_optimizer.results.table_texts import data_value
+from mcp_optimizer.runtime.patterns import regex
 
 MOST_SELECTED = 64_000_000
 """Maximum bytes of JSON for `select`."""
@@ -129,7 +129,7 @@ class Selecting:
         return await self.select(projection, size, lambda: _fed(large))
 
 
-_ONLY_NULLS = re.compile(r"\[(null,?)*\]")
+_ONLY_NULLS = regex(r"\[(null,?)*\]")
 
 
 def _is_nothing(found: Selection) -> bool:

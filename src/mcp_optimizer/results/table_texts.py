@@ -15,8 +15,9 @@ from typing import Any
 
 from mcp_optimizer.largejson.compact_json import parsed
 from mcp_optimizer.results.result_texts import NO_JSON
+from mcp_optimizer.runtime.patterns import regex
 
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"""\s*(?:
         (?P<text>[rbu]?'(?:[^'\\\n]|\\.)*'|[rbu]?"(?:[^"\\\n]|\\.)*")
       | (?P<number>-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
@@ -27,9 +28,9 @@ _TOKEN = re.compile(
 )
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 _SIGNS = {"(": "[", ")": "]"}
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
-_TITLE = re.compile(r"[\w$#%][\w .$#%()/&+-]{0,59}")
-_RULE = re.compile(r"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?|\|\s*:?-+:?\s*\|")
+_NUMBER = regex(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
+_TITLE = regex(r"[\w$#%][\w .$#%()/&+-]{0,59}")
+_RULE = regex(r"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?|\|\s*:?-+:?\s*\|")
 _DELIMITERS = "\t,;"
 _FEWEST_ROWS = 2
 """Rows below the titles from which lines with commas are a table: prose rarely has the same number in each line."""

@@ -16,9 +16,10 @@ from mcp_optimizer.results.interpreter import Interpreter
 from mcp_optimizer.results.key_outline import outlines, written_key
 from mcp_optimizer.results.notices import Unmatched
 from mcp_optimizer.results.projection import Node, reaching
+from mcp_optimizer.runtime.patterns import regex
 
 _GROUPING = frozenset({"count_by", "group_by", "sum_by"})
-_TEXT = re.compile(r"[\w .:/-]{1,24}", re.ASCII)
+_TEXT = regex(r"[\w .:/-]{1,24}", re.ASCII)
 """A key that a model may have meant as text, as in `status == open`."""
 
 

@@ -13,11 +13,11 @@ import hashlib
 import hmac
 import itertools
 import logging
-import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
@@ -114,8 +114,8 @@ _MARK = "g1"
 _PARTS = 4
 _LONGEST = 1_000
 _OWNER = "[0-9a-f]{16}"
-_QUESTION = re.compile(rf"({_OWNER})-q[0-9]{{1,18}}")
-_EVENT = re.compile(rf"({_OWNER})-[0-9]{{1,20}}")
+_QUESTION = regex(rf"({_OWNER})-q[0-9]{{1,18}}")
+_EVENT = regex(rf"({_OWNER})-[0-9]{{1,20}}")
 
 
 def new_owner() -> str:

@@ -5,14 +5,14 @@ Text from other sources is made safe: it cannot move the cursor, change colours 
 
 from __future__ import annotations
 
-import re
+from mcp_optimizer.runtime.patterns import regex
 
 # Newlines and tabs are layout and stay. Lone surrogates cannot be printed at all.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 # Terminal escape sequences: colours, cursor movements, titles and links.
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]")
+_SEQUENCE = regex(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]")
 
 
 def printable(text: str) -> str:

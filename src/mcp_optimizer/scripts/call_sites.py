@@ -7,7 +7,6 @@ way as the gateway checks the call itself, so nothing is refused here that the g
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.validation import SchemaCheck, parts
 from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.scripts.names import Parameter, Toolbox, by_any_name, parameters_of, python_name
 from mcp_optimizer.scripts.problems import Problem, hint, problem, shown
 from mcp_optimizer.scripts.stubs import takes_only_named
@@ -115,7 +115,7 @@ _MOST_PROBLEMS = 50
 _MOST_OF_A_CALL = 10
 """Mistakes reported for one call; `_MOST_PROBLEMS` is the limit for a whole script."""
 
-_LAST_PART = re.compile(r"__|[./:]")
+_LAST_PART = regex(r"__|[./:]")
 
 
 @dataclass(frozen=True)

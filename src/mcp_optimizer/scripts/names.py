@@ -18,6 +18,7 @@ from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.runtime.patterns import regex
 
 HELPERS = frozenset({"call", "parallel", "find", "ToolError"})
 """Names that every script has besides the servers."""
@@ -32,7 +33,7 @@ OURS = "_mo_"
 """The prefix of names in the code that surrounds a script; no server gets such a name."""
 
 _TAKEN = HELPERS | MODULES | frozenset(dir(builtins))
-_NOT_IN_NAMES = re.compile(r"\W+")
+_NOT_IN_NAMES = regex(r"\W+")
 
 
 def python_name(text: str) -> str:

@@ -22,6 +22,7 @@ from mcp_optimizer.errors import CallRefused, InvalidRequest, RequestError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.nested_calls import Progress, inner
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.scripts.driver import Driver, Printed
 from mcp_optimizer.scripts.inner_calls import AllowedTools, InnerCalls, TooManyInnerCalls
 from mcp_optimizer.scripts.names import Toolbox, Toolboxes
@@ -35,8 +36,8 @@ from mcp_optimizer.scripts.workers import Workers
 
 CUT = "[More was printed than is kept: the end is missing.]"
 _OF_THE_SCRIPT = "<python-input-1>"
-_SYNCHRONOUS = re.compile(r"external function '\w+' cannot suspend in this synchronous context")
-_OUT_OF_MEMORY = re.compile("MemoryError: (memory limit exceeded|the worker exceeded its memory limit)")
+_SYNCHRONOUS = regex(r"external function '\w+' cannot suspend in this synchronous context")
+_OUT_OF_MEMORY = regex("MemoryError: (memory limit exceeded|the worker exceeded its memory limit)")
 
 
 def reply(printed: str, value: str, *, is_cut: bool = False) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import ast
 import builtins
 import json
 import keyword
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,14 +25,15 @@ from mcp_optimizer.domain.stored_script import ParameterType, ScriptParameter, S
 from mcp_optimizer.errors import InvalidRequest, RequestError, UpstreamError, listed, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.scripts.names import HELPERS, Toolbox, parameters_of
 from mcp_optimizer.scripts.problems import near_names
 from mcp_optimizer.scripts.syntax import bound_names, parsed
 
-_SCRIPT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,47}")
-_PARAMETER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_NOT_IN_A_SOURCE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_SCRIPT_NAME = regex(r"[A-Za-z][A-Za-z0-9_-]{0,47}")
+_PARAMETER_NAME = regex(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_UNPRINTABLE = regex(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NOT_IN_A_SOURCE = regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def check_name(name: str) -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ast
 import importlib
-import re
 import types
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.scripts.names import MODULES
 from mcp_optimizer.scripts.problems import nearest, shown
 
-_NOT_YET = re.compile(r"(?:NotImplementedError: )?The monty syntax parser does not yet support ")
+_NOT_YET = regex(r"(?:NotImplementedError: )?The monty syntax parser does not yet support ")
 
 _INSTEAD_OF_SYNTAX = {
     "yield": "Collect a list and return it.",

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from mcp_optimizer.domain import verbs
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.words import words
 
 _WORDS: Final = {
@@ -53,7 +54,7 @@ _ASKS_TO_DESTROY: Final = _DESTROYING | frozenset(
 )
 """Words by which a request asks that something go away. Many, because an unusual word must not hide the tool."""
 
-_NEGATION = re.compile(
+_NEGATION = regex(
     r"\b(?:not|no|never|without|isn't|aren't|haven't|hasn't|don't|didn't|un|non)[\s-]+(?:yet\s+|been\s+)?(\w+)"
 )
 
@@ -126,9 +127,9 @@ LONGEST_CERTAIN: Final = 200
 
 _LONGEST_REST = 300
 
-_BULLET = re.compile(r"^(?:[-*•]|\d{1,2}[.)]) ")
-_NUMBERED = re.compile(r"(?:^| )\d{1,2}[.)] ")
-_POSSIBLE = re.compile(r"(?<=[^ .][.!?]) |,(?: (?:and|then|also)\b)* ?| (?:and then|and also|and|then) ", re.I)
+_BULLET = regex(r"^(?:[-*•]|\d{1,2}[.)]) ")
+_NUMBERED = regex(r"(?:^| )\d{1,2}[.)] ")
+_POSSIBLE = regex(r"(?<=[^ .][.!?]) |,(?: (?:and|then|also)\b)* ?| (?:and then|and also|and|then) ", re.I)
 _POLITE = frozenset(
     "please then also and now next finally first afterwards kindly can could you i want need to".split()
 )

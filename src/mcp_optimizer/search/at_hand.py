@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.lexical import WordIndex
 from mcp_optimizer.search.words import terms
 
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 AT_HAND: Final = 0.12
 """Added to a tool that takes a path, if the request is about this machine."""
 
-_HERE = re.compile(
+_HERE = regex(
     r"\b(?:local(?:ly)?|working (?:copy|tree|directory)|(?:my|this) checkout|on (?:my|this) (?:disk|machine))\b"
     r"|(?<!\S)(?:~/|\.{1,2}/|/(?:home|Users|tmp|var|etc|srv|opt)/|[A-Za-z]:\\)",
     re.I,
 )
-_COMMITS = re.compile(r"\bcommits\b|\bcommit history\b|\bcommitted last\b", re.I)
+_COMMITS = regex(r"\bcommits\b|\bcommit history\b|\bcommitted last\b", re.I)
 _PLACES = tuple(terms("path paths directory folder"))
 _ELSEWHERE = tuple(terms("owner project url bucket account workspace"))
 

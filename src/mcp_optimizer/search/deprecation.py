@@ -13,16 +13,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.lexical import Floats, Integers
 from mcp_optimizer.search.words import name_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SAYS_SO = re.compile(r"\b(?:deprecat(?:ed|ion)|obsolete|superseded by)\b", re.I)
-_SENTENCE = re.compile(r"[^.!?\n]*\b(?:deprecat(?:ed|ion)|obsolete|superseded by)\b[^\n]*?(?:[.!?](?=\s|$)|\n|$)", re.I)
-_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b|`[^`\s]{1,128}`")
-_OF_ANOTHER = re.compile(
+_SAYS_SO = regex(r"\b(?:deprecat(?:ed|ion)|obsolete|superseded by)\b", re.I)
+_SENTENCE = regex(r"[^.!?\n]*\b(?:deprecat(?:ed|ion)|obsolete|superseded by)\b[^\n]*?(?:[.!?](?=\s|$)|\n|$)", re.I)
+_IDENTIFIER = regex(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b|`[^`\s]{1,128}`")
+_OF_ANOTHER = regex(
     r"\b(?:lists?|finds?|shows?|returns?|gets?|includ\w+|replaces?|which|if|any|all|are|whether)\b", re.I
 )
 _OPENING: Final = 400

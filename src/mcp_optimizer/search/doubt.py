@@ -17,6 +17,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.lexical import Floats
 from mcp_optimizer.search.ranker import FEATURES, Cosines, Ranking, sigmoid, weighed
 
@@ -57,13 +58,13 @@ _NEAREST: Final = 50
 _SHARPNESS: Final = 20.0
 """How much nearer tools count when the nearness to many is summed up."""
 
-_KNOWLEDGE = re.compile(
+_KNOWLEDGE = regex(
     r"^(?:who|whom|whose|what|when|where|which|why|how|is|are|was|were|does|do|did|has|have|can|current|latest|best|any|"
     r"opening|name of|define|meaning)\b"
     r"|^(?:find|search|look|get|show)\b.{0,30}\b(?:news|information|facts|articles?|latest|newest|recent|best|cheapest)\b",
     re.I,
 )
-_PERSONAL = re.compile(r"\b(?:my|me|mine|our|ours|we|us|i|i'm|i've|this|these|that|here)\b", re.I)
+_PERSONAL = regex(r"\b(?:my|me|mine|our|ours|we|us|i|i'm|i've|this|these|that|here)\b", re.I)
 
 
 def asks_the_world(query: str) -> bool:

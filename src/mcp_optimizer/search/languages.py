@@ -18,6 +18,7 @@ from typing import Final
 
 import Stemmer
 
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.actions import CLASSES
 from mcp_optimizer.search.typing_errors import is_usual
 from mcp_optimizer.search.words import STOP_WORDS, terms
@@ -48,15 +49,13 @@ _MOST_WORDS: Final = 200
 """Words of a longer request are not looked up beyond this number."""
 
 _QUOTED: Final = r"\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|「[^」]*」|(?<!\w)'[^']*'(?!\w)"
-_LATIN_WORD = re.compile(r"[A-Za-z]+")
-_KANA = re.compile(r"[\u3040-\u30ff]")
-_IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-_IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u30fc\u3400-\u9fff]+")
-_RUN = re.compile(rf"{_QUOTED}|{_IDEOGRAPHS.pattern}|[^\u3040-\u30ff\u3400-\u9fff\"“„«「]+|.", re.S)
-_HIRAGANA = re.compile(r"[\u3040-\u309f]+")
-_TOKEN = re.compile(
-    rf"(?P<kept>{_QUOTED}|\S*[\d@#/\\_]\S*|\w+(?:[.:]\w+)+)|(?P<word>[^\W\d_]+)|(?!(?<=\w)[-'’](?=\w))\S"
-)
+_LATIN_WORD = regex(r"[A-Za-z]+")
+_KANA = regex(r"[\u3040-\u30ff]")
+_IDEOGRAPH = regex(r"[\u3040-\u30ff\u3400-\u9fff]")
+_IDEOGRAPHS = regex(r"[\u3040-\u30ff\u30fc\u3400-\u9fff]+")
+_RUN = regex(rf"{_QUOTED}|{_IDEOGRAPHS.pattern}|[^\u3040-\u30ff\u3400-\u9fff\"“„«「]+|.", re.S)
+_HIRAGANA = regex(r"[\u3040-\u309f]+")
+_TOKEN = regex(rf"(?P<kept>{_QUOTED}|\S*[\d@#/\\_]\S*|\w+(?:[.:]\w+)+)|(?P<word>[^\W\d_]+)|(?!(?<=\w)[-'’](?=\w))\S")
 """What stays as it is, words, and marks; the marks within "rendez-vous" and "d'écran" only separate words."""
 
 

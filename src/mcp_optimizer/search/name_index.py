@@ -5,13 +5,13 @@ Pure. Built with the index; used by the ranker and the engine.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.actions import destroys, name_actions
 from mcp_optimizer.search.lexical import Integers
 from mcp_optimizer.search.tool_texts import split_words
@@ -20,7 +20,7 @@ from mcp_optimizer.search.words import name_key, terms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_IDENTIFIER = re.compile(r"\b(?:[^\W_]+(?:[_-]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z0-9]*)+)\b")
+_IDENTIFIER = regex(r"\b(?:[^\W_]+(?:[_-]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z0-9]*)+)\b")
 
 
 def is_identifier(query: str) -> bool:

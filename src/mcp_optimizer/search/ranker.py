@@ -8,13 +8,13 @@ score, when to answer at all, where to cut, and how likely a hit answers the req
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.actions import actions, asks_to_destroy, negated
 from mcp_optimizer.search.at_hand import AT_HAND, at_hand
 from mcp_optimizer.search.deprecation import Superseded, none_superseded
@@ -171,7 +171,7 @@ _CALLED_BY_NAME: Final = 0.99
 LEAST: Final = 1e-6
 """Minimum score of a tool that has anything in common with a request."""
 
-_BRAND = re.compile(r"\b[A-Z][a-z]+(?:[A-Z][a-z]*)+\b")
+_BRAND = regex(r"\b[A-Z][a-z]+(?:[A-Z][a-z]*)+\b")
 
 _COLUMN: Final = {name: at for at, name in enumerate(FEATURES)}
 

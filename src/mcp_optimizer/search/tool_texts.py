@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.runtime.patterns import regex
 
 DESCRIPTION_CHARS: Final = 600
 PURPOSE_CHARS: Final = 100
@@ -31,12 +32,12 @@ KEYWORD_WORDS: Final = 40
 KEYWORD_CHARS: Final = 300
 """How much is read of the keywords sent with a request, which are read again with each of its actions."""
 
-_WORD = re.compile(r"[^\W_]+")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_PART_END = re.compile(r"(?<=[.!?;:])\s+|\n+|,\s+(?=(?:and|then|also|plus|but|so)\b)|\s+(?=and then\b)")
-_WORD_OR_MARK = re.compile(r"[^\W_]+|\S")
-_ENDLESS_WORD = re.compile(r"([A-Za-z0-9_]{100})[A-Za-z0-9_]+")
-_SPACE = re.compile(r"\s+")
+_WORD = regex(r"[^\W_]+")
+_CAMEL = regex(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PART_END = regex(r"(?<=[.!?;:])\s+|\n+|,\s+(?=(?:and|then|also|plus|but|so)\b)|\s+(?=and then\b)")
+_WORD_OR_MARK = regex(r"[^\W_]+|\S")
+_ENDLESS_WORD = regex(r"([A-Za-z0-9_]{100})[A-Za-z0-9_]+")
+_SPACE = regex(r"\s+")
 _SERVER_NOISE = frozenset({"mcp", "server", "servers"})
 
 
@@ -115,7 +116,7 @@ _DEEPEST = 6
 _MOST_PARAMETERS = 400
 """Schemas are untrusted: reading a recursive or huge one stops at these limits."""
 
-_EXAMPLES = re.compile(
+_EXAMPLES = regex(
     r"\((?:e\.g\.|for example|for instance|such as|examples?|like)(?!\w)[^()]{0,300}\)|\be\.g\.[^.;()\n]{0,300}",
     re.IGNORECASE,
 )

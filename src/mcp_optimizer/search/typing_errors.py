@@ -12,12 +12,13 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.actions import CLASSES
 from mcp_optimizer.search.words import terms
 
-_WORD = re.compile(r"(?<![\w@/.:\\-])[a-z]{3,30}(?![\w@/\\]|[.:-]\w)")
-_QUOTED = re.compile(r"[\"'`“‘«].*?[\"'`”’»]|https?://\S+")
-_PLAIN_LINE = re.compile(r"^[A-Za-z]{3,}$", re.MULTILINE)
+_WORD = regex(r"(?<![\w@/.:\\-])[a-z]{3,30}(?![\w@/\\]|[.:-]\w)")
+_QUOTED = regex(r"[\"'`“‘«].*?[\"'`”’»]|https?://\S+")
+_PLAIN_LINE = regex(r"^[A-Za-z]{3,}$", re.MULTILINE)
 _MOST_REPAIRED: Final = 12
 """A request with more unknown words is assumed to be in another language and stays unchanged."""
 

@@ -5,12 +5,13 @@ Pure. Tools and queries must go through the same functions; otherwise they would
 
 from __future__ import annotations
 
-import re
 import threading
 import unicodedata
 from functools import lru_cache
 
 import Stemmer
+
+from mcp_optimizer.runtime.patterns import regex
 
 # Latin letters, including accented ones: "cartão" is one word.
 _LATIN = [letter for letter in map(chr, (*range(0x41, 0x250), *range(0x1E00, 0x1F00))) if letter.isalpha()]
@@ -18,10 +19,8 @@ _UPPER = "".join(letter for letter in _LATIN if letter.isupper())
 _LOWER = "".join(letter for letter in _LATIN if not letter.isupper())
 
 # HTTPServer -> HTTP Server; createIssue2 -> create Issue 2; runs of letters in other scripts stay whole.
-_PIECE = re.compile(
-    rf"[{_UPPER}]+(?=[{_UPPER}][{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|[{_UPPER}]+|\d+|[^\W\d_{_UPPER}{_LOWER}]+"
-)
-_IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_PIECE = regex(rf"[{_UPPER}]+(?=[{_UPPER}][{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|[{_UPPER}]+|\d+|[^\W\d_{_UPPER}{_LOWER}]+")
+_IDEOGRAPHS = regex(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 STOP_WORDS = frozenset(
     "a an and any are as at be been but by can could did do does for from had has have how i if in into is it its "

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -29,6 +28,7 @@ from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.large_messages import LARGE, read_large
 from mcp_optimizer.largejson.spans import structure_marks
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.serving.messages import CALL, Message, response
 from mcp_optimizer.serving.relay.connected import connection_of
 from mcp_optimizer.serving.relay.wire import TooDeep, sendable
@@ -276,7 +276,7 @@ _LONG = 10_000
 """Characters from which the parser may have read a text separately."""
 
 _PART = 256 * 1024
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_HALF_PAIR = regex("[\ud800-\udfff]")
 
 
 class NotReadable(ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import pydantic_core
 from mcp_types import ErrorData, RequestId
 
 from mcp_optimizer.largejson.raw import Placeholders, has_large
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.upstream.transports.bounded_lines import OverlongLine
 
 CALL = "tools/call"
@@ -61,9 +61,9 @@ def pieces(message: Message) -> Iterator[bytes]:
 
 
 _FIELD = rb'\s*"(?:jsonrpc|method|id)"\s*:\s*(?:"[^"\\]{0,200}"|-?\d{1,18})\s*'
-_HEAD = re.compile(rb"\s*\{(?:" + _FIELD + rb",)*")
-_TAIL = re.compile(rb"(?:," + _FIELD + rb")*\}\s*$")
-_ID = re.compile(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
+_HEAD = regex(rb"\s*\{(?:" + _FIELD + rb",)*")
+_TAIL = regex(rb"(?:," + _FIELD + rb")*\}\s*$")
+_ID = regex(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
 
 
 def id_of(line: OverlongLine) -> RequestId | None:

@@ -20,6 +20,7 @@ from typing import Any
 from mcp_optimizer import __version__
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer_demo import demo_server_commands
 
 _DEPENDS_ON = {
@@ -38,7 +39,7 @@ _LONGEST = 50_000
 
 _LONGEST_SERVER_FILE = 1_000_000
 _MOST_NAMES = 20
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,24}", re.ASCII)
+_PLAIN_NAME = regex(r"[A-Za-z0-9][\w.-]{0,24}", re.ASCII)
 _LONGEST_LINE = 2_000
 
 _MOST_FILES = 32

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ import anyio
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.errors import UpstreamError
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.upstream.authorization import LoginOffer
 from mcp_optimizer.upstream.transports import processes
 
@@ -32,8 +32,8 @@ _LONGEST_KEPT = 3_600.0
 _PAUSE = 5.0
 """Seconds between two runs because of refused headers, so that a server that refuses all headers causes few runs."""
 _CHUNK = 64 * 1024
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = regex(r"[\t\x20-\x7e]*")
 
 
 class _CommandFailed(Exception):

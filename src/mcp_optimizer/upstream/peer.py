@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import re
 import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.domain.protocol import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_optimizer.largejson.compact_json import Written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import Dropped
 from mcp_optimizer.upstream.exchanges import Attribution, Deadlines, Exchange
@@ -37,7 +37,7 @@ Message = dict[str, Any]
 _REPLY_SECONDS = 30.0
 """Seconds for a server to accept a reply to its own request."""
 
-_AN_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
+_AN_ID = regex(rb'"id"\s*:\s*"?(\d{1,18})\b')
 
 
 class Wire(Protocol):

@@ -36,6 +36,7 @@ from mcp_optimizer.errors import (
     TooManyCalls,
     UpstreamRefusal,
 )
+from mcp_optimizer.runtime.patterns import regex
 
 if TYPE_CHECKING:
     from mcp_optimizer.access.audit.trail import AuditTrail
@@ -63,10 +64,10 @@ def outcome_of(error: BaseException | None, result: Mapping[str, Any] | None) ->
 
 logger = logging.getLogger(__name__)
 
-_TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
-_CREDENTIALS = re.compile(r"([^:?#]*:[/\\]*+)[^?#]*@")
+_TRACE = regex(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+_CREDENTIALS = regex(r"([^:?#]*:[/\\]*+)[^?#]*@")
 """Matches up to the last @, because a password may contain an @ or a slash."""
-_AFTER = re.compile(r"(?:[?#;]|%3F|%23).*", re.DOTALL | re.IGNORECASE)
+_AFTER = regex(r"(?:[?#;]|%3F|%23).*", re.DOTALL | re.IGNORECASE)
 _NO_TRACE = "0" * 32
 _MOST_TOKENS = 10**12
 

@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import json
 import logging
-import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,6 +30,7 @@ from mcp_optimizer.domain.token_issuers import DashboardLogin, TokenIssuer
 from mcp_optimizer.identity.oauth_client import BASIC, NONE, POST, Attempt, ClientId, Provider, parameters
 from mcp_optimizer.identity.tokens import TokenEndpoint
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
+from mcp_optimizer.runtime.patterns import regex
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ SECONDS = 600
 """Seconds that a person may take at the issuer."""
 
 _CLOCKS_DIFFER = 60
-_KEPT = re.compile(r"([a-z0-9][a-z0-9-]{0,31})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
+_KEPT = regex(r"([a-z0-9][a-z0-9-]{0,31})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
 _MOST_AT_ONCE = 20
 """Answers that are exchanged at a time, because anyone can send made-up ones."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
 import string
 from collections.abc import Callable, Collection
@@ -20,6 +19,7 @@ from typing import Protocol
 from mcp_optimizer.domain.credentials import ApiKey
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
+from mcp_optimizer.runtime.patterns import regex
 
 PREFIX = "mcpo_"
 PROFILES = ("minimal", "standard", "full")
@@ -27,11 +27,11 @@ LONGEST_NAME = 64
 LONGEST_HOLDER = 128
 MOST_SERVERS = 1_000
 
-_KEY = re.compile(r"mcpo_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+_KEY = regex(r"mcpo_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ALPHABET = string.ascii_lowercase + string.digits
-_SPAN = re.compile(r"([0-9]{1,6})([hdw])")
+_SPAN = regex(r"([0-9]{1,6})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
-_OVERLAP = re.compile(r"([0-9]{1,6})([mhdw])")
+_OVERLAP = regex(r"([0-9]{1,6})([mhdw])")
 _MINUTES = {"m": 1, "h": 60, "d": 1_440, "w": 10_080}
 _LONGEST_OVERLAP = timedelta(days=90)
 _LONGEST = timedelta(days=36_500)

@@ -7,7 +7,6 @@ supplies, only the arguments are read, to show them.
 from __future__ import annotations
 
 import json
-import re
 import time
 import unicodedata
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from mcp_optimizer.domain.decisions import Decision
 from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.runtime.patterns import regex
 
 SHOWN_OF_ARGUMENTS: Final = 300
 """Maximum characters of arguments shown to a person."""
@@ -32,7 +32,7 @@ _LOOKED_AT: Final = 5_000
 _LOOKED_AT_PER_SHOWN: Final = 10
 """Characters examined of any other value, per character that may be shown: encoding deep values takes time."""
 _ROOM_FOR_SIZE: Final = 60
-_BLANKS: Final = re.compile(" {4,}")
+_BLANKS: Final = regex(" {4,}")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=lambda other: f"<{type(other).__name__}>")
 _SHOWN_OF_NAMES: Final = 120
 _HOUR: Final = 3_600.0

@@ -7,7 +7,6 @@ nouns (`run`, `status`) decide only if the name has no other verb.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from mcp_optimizer.domain.globs import glob
 from mcp_optimizer.domain.naming import SEPARATOR
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.verbs import DELETING
+from mcp_optimizer.runtime.patterns import regex
 
 LONGEST_READ: Final = 1_000
 """Characters read of a name."""
@@ -71,7 +71,7 @@ _PROGRAMS: Final = frozenset(
 )
 _JOINS: Final = frozenset({"and", "or", "then"})
 
-_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+_WORD = regex(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 
 @dataclass(frozen=True)

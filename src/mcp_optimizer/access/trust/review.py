@@ -23,6 +23,7 @@ from mcp_optimizer.access.trust.pins import unpacked
 from mcp_optimizer.domain.hidden_text import has_hidden, with_hidden_shown
 from mcp_optimizer.domain.pins import INSTRUCTIONS, Pins, ServerPin, ToolChange, ToolPin, TrustMode
 from mcp_optimizer.errors import listed
+from mcp_optimizer.runtime.patterns import regex
 
 MOST_LINES = 400
 """Maximum lines shown of one diff."""
@@ -30,8 +31,8 @@ MOST_LINES = 400
 _WIDTH = 100
 _LONGEST = 200_000
 """Maximum characters compared of a definition: comparing takes quadratic time."""
-_NEWLINE = re.compile(r"(?<!\\)((?:\\\\)*\\n)")
-_SENTENCE = re.compile(r"(?<=[.!?;]) (?=\S)")
+_NEWLINE = regex(r"(?<!\\)((?:\\\\)*\\n)")
+_SENTENCE = regex(r"(?<=[.!?;]) (?=\S)")
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -95,8 +96,8 @@ PAYLOAD = "an encoded shell command"
 
 _LONGEST_READ = 1_000_000
 _MOST_CANDIDATES = 1_000
-_ENCODED = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/_-]{24,20000}={0,2}(?![A-Za-z0-9+/=_-])")
-_SHELL = re.compile(
+_ENCODED = regex(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/_-]{24,20000}={0,2}(?![A-Za-z0-9+/=_-])")
+_SHELL = regex(
     r"\b(?:curl|wget)\s+\S|\b(?:ba|z|da)?sh\s+-c\b|\|\s*(?:ba|z|da)?sh\b|/bin/(?:ba|z|da)?sh\b|\bpowershell\b|"
     r"\bInvoke-(?:Expression|WebRequest)\b|\brm\s+-rf\b|\bnc\s+-e\b|/dev/tcp/",
     re.IGNORECASE,

@@ -13,15 +13,16 @@ from typing import Any
 
 from mcp_optimizer.config.known_clients.entry_reading import has_variable
 from mcp_optimizer.config.serverfile.redaction import has_random_part, holds_secret, is_named_secret
+from mcp_optimizer.runtime.patterns import regex
 
-_SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest)\s+", re.IGNORECASE)
-_PARAMETER = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]+)")
-_PASSWORD = re.compile(r"(?<=://)([^/?#\s@:]*:)([^/?#\s@]+)@")
-_VARIABLE = re.compile(r"[A-Za-z_]\w*")
-_REPLACED = re.compile(r"\$\{([^{}]*)\}")
+_SCHEME = regex(r"(?:Bearer|Basic|Token|ApiKey|Digest)\s+", re.IGNORECASE)
+_PARAMETER = regex(r"(?<=[?&])([^=&#]+)=([^&#]+)")
+_PASSWORD = regex(r"(?<=://)([^/?#\s@:]*:)([^/?#\s@]+)@")
+_VARIABLE = regex(r"[A-Za-z_]\w*")
+_REPLACED = regex(r"\$\{([^{}]*)\}")
 _NO_SECRETS = frozenset("type description cwd envFile timeout disabled enabled tools trust".split())
 """Keys whose values are names, paths and switches."""
-_UNUSUAL = re.compile(r"[^\w.-]+")
+_UNUSUAL = regex(r"[^\w.-]+")
 _LONGEST_PART = 90
 
 

@@ -13,14 +13,15 @@ from typing import Any
 
 from mcp_optimizer.config.textfiles.kinds import FileKind, UnreadableText
 from mcp_optimizer.config.textfiles.reading import parsed
+from mcp_optimizer.runtime.patterns import regex
 
 _HIDDEN = "…"
 _LONGEST = 240
 _MOST_LINES = 60
-_PART = re.compile(r'("(?:\\.|[^"\\])*"|\'[^\']*\')(\s*[:=])?|(//|#|/\*).*|([^\s"\'{}\[\],:=]+)')
-_ASSIGNED = re.compile(r"(\s*(?:- )?\s*)([\w.\-]+|\"[^\"]*\"|'[^']*')(\s*[:=])(\s.*|)\Z")
-_HEADER = re.compile(r"\s*\[\[?[^\]]*\]?\]\s*\Z")
-_NAME = re.compile(r"[\w\-]+|\"[^\"]*\"|'[^']*'")
+_PART = regex(r'("(?:\\.|[^"\\])*"|\'[^\']*\')(\s*[:=])?|(//|#|/\*).*|([^\s"\'{}\[\],:=]+)')
+_ASSIGNED = regex(r"(\s*(?:- )?\s*)([\w.\-]+|\"[^\"]*\"|'[^']*')(\s*[:=])(\s.*|)\Z")
+_HEADER = regex(r"\s*\[\[?[^\]]*\]?\]\s*\Z")
+_NAME = regex(r"[\w\-]+|\"[^\"]*\"|'[^']*'")
 _WORDS = frozenset({"true", "false", "null"})
 
 

@@ -20,8 +20,9 @@ from mcp_optimizer.config.known_clients.program import Base, ClientProgram, File
 from mcp_optimizer.config.textfiles.checked_values import mapping, text_of
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads
+from mcp_optimizer.runtime.patterns import regex
 
-_VARIABLE = re.compile(r"\$\{\{\s*(?:secrets|inputs)\.([\w./-]+)\s*\}\}")
+_VARIABLE = regex(r"\$\{\{\s*(?:secrets|inputs)\.([\w./-]+)\s*\}\}")
 _EARLIER = ("experimental", "modelContextProtocolServers")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, mapping, text_of
+from mcp_optimizer.runtime.patterns import regex
 
 Entry = dict[str, Any]
 
@@ -43,8 +44,8 @@ LEFT_OUT: Mapping[str, str] = {
 }
 """Keys of several clients that mean nothing here, and why."""
 
-_OURS = re.compile(r"\$\{([^}]{0,1000})\}")
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OURS = regex(r"\$\{([^}]{0,1000})\}")
+_NAME = regex(r"[A-Za-z_]\w*", re.ASCII)
 _DEEPEST = 20
 
 

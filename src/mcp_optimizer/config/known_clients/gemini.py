@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,8 +18,9 @@ from mcp_optimizer.config.known_clients.entry_writing import EntryWriting, OurGa
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta
+from mcp_optimizer.runtime.patterns import regex
 
-_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{(?:env:)?([A-Za-z_]\w*)\})")
+_VARIABLE = regex(r"\$(?:([A-Za-z_]\w*)|\{(?:env:)?([A-Za-z_]\w*)\})")
 _REFERENCE = "$%s"
 
 

@@ -29,10 +29,11 @@ from mcp_optimizer.config.known_clients.program import Base, ClientProgram, File
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, texts
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ResultRoom
+from mcp_optimizer.runtime.patterns import regex
 
 _EARLIER = ("mcp",)
 _LATER = ("mcp", "servers")
-_VARIABLE = re.compile(r"\{(env|file):([^}]*)\}")
+_VARIABLE = regex(r"\{(env|file):([^}]*)\}")
 
 
 def _chosen(document: Any) -> tuple[KeyPath, ...]:

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mcp_optimizer.runtime.patterns import regex
+
 MOST = 1_000
 """Maximum permissions read from one file, and tools from one entry."""
 _LONGEST = 300
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
-_SIGNS = re.compile(r"[*?\[]")
+_NOT_PLAIN = regex(r"[^A-Za-z0-9_-]")
+_SIGNS = regex(r"[*?\[]")
 
 
 class PermissionKind(StrEnum):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.runtime.patterns import regex
 
 MOST_PACKED = 300 * 1024 * 1024
 """Maximum bytes of a bundle."""
@@ -45,8 +46,8 @@ _END_OF_LARGE_SIZE = 20
 _ENCRYPTED = 0x1
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, RuntimeError)
 """Errors of the zip module for files that are broken, on purpose or not."""
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
-_BAD_CHARACTERS = re.compile(r'[\\:*?"<>|]')
+_RESERVED = regex(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+_BAD_CHARACTERS = regex(r'[\\:*?"<>|]')
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from mcp_optimizer.config.packages.draft import Argument, Draft, word, words
 from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.runtime.patterns import regex
 
 
 class PackageKind(StrEnum):
@@ -45,7 +46,7 @@ RUNTIMES = {
 }
 """The programs that run each kind, the usual one first."""
 
-_SEMVER = re.compile(r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]{1,100})?(\+[0-9A-Za-z.-]{1,100})?")
+_SEMVER = regex(r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]{1,100})?(\+[0-9A-Za-z.-]{1,100})?")
 _VERSIONS = {
     PackageKind.NPM: _SEMVER,
     PackageKind.PYPI: re.compile(r"[0-9][0-9A-Za-z.!+_-]{0,99}"),
@@ -56,9 +57,9 @@ _NAMES = {
     PackageKind.PYPI: re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?"),
     PackageKind.NUGET: re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"),
 }
-_SCRIPT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_SCRIPT = regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
+_IMAGE = regex(
     rf"(?P<name>(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{{1,5}})?/)?{_PART}(?:/{_PART})*)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?P<digest>@sha256:[0-9a-f]{64})?"
 )

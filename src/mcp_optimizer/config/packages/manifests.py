@@ -13,9 +13,10 @@ from mcp_optimizer.config.packages.draft import Argument, Draft, Gap, InputForma
 from mcp_optimizer.config.packages.sources import suggested_name
 from mcp_optimizer.config.packages.untrusted_text import MOST_ITEMS, clean, described, environment_name, warnings_of
 from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.runtime.patterns import regex
 
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
-_KEY = re.compile(r"[\w.-]{1,150}")
+_VARIABLE = regex(r"\$\{([^}]*)\}")
+_KEY = regex(r"[\w.-]{1,150}")
 _ANSWER = "user_config."
 _IN_SERVER_JSON = {"type": "format", "required": "isRequired", "sensitive": "isSecret", "multiple": "isRepeated"}
 _RUNTIMES = frozenset({"node", "python", "python3", "uv", "uvx", "npx", "docker", "podman", "dnx"})

@@ -5,7 +5,6 @@ Written by third parties: every text passes `untrusted_text`, every package pass
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,18 +22,19 @@ from mcp_optimizer.config.packages.untrusted_text import (
     warnings_of,
 )
 from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.runtime.patterns import regex
 
 REMOTE = "remote"
 """The name by which `--package` chooses a server that runs elsewhere."""
 
-_GAP = re.compile(r"\{([A-Za-z0-9_.-]{1,200})\}")
-_VARIABLE_OF_A_CONTAINER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_GAP = regex(r"\{([A-Za-z0-9_.-]{1,200})\}")
+_VARIABLE_OF_A_CONTAINER = regex(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "sse": "sse"}
 _VALUED = frozenset(
     "value default choices isRequired valueHint placeholder format isSecret isRepeated variables".split()
 )
 """Keys that give a named argument a value; an argument without any is only its name."""
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_SHA256 = regex(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True)

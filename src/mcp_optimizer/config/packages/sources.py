@@ -9,10 +9,11 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.runtime.patterns import regex
 
 _LONGEST_NAME = 64
-_REGISTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,199}/[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_DECORATION = re.compile(r"^(mcp[-_.]server[-_.]|server[-_.]|mcp[-_.])|([-_.]mcp[-_.]server|[-_.]mcp)$", re.IGNORECASE)
+_REGISTRY_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9.-]{0,199}/[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_DECORATION = regex(r"^(mcp[-_.]server[-_.]|server[-_.]|mcp[-_.])|([-_.]mcp[-_.]server|[-_.]mcp)$", re.IGNORECASE)
 _MEANINGLESS_LABELS = frozenset({"mcp", "www", "api", "server", "sse"})
 
 
@@ -30,7 +31,7 @@ class SourceKind(StrEnum):
 
 _PREFIXES = {"npm:": SourceKind.NPM, "pypi:": SourceKind.PYPI, "oci:": SourceKind.OCI}
 
-_PYPI_AT = re.compile(r"([\w.-]+(?:\[[\w.,-]*\])?)@(\d[\w.!+-]*)", re.ASCII)
+_PYPI_AT = regex(r"([\w.-]+(?:\[[\w.,-]*\])?)@(\d[\w.!+-]*)", re.ASCII)
 """A package of PyPI with a version as npm and uvx spell it."""
 
 

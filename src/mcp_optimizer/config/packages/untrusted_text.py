@@ -11,20 +11,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.runtime.patterns import regex
 
 LONGEST_TEXT = 4_000
 MOST_ITEMS = 100
 """Maximum arguments, variables, headers or packages of one server."""
 
 _LONGEST_DESCRIPTION = 300
-VARIABLE = re.compile(r"\$[{A-Za-z_]")
+VARIABLE = regex(r"\$[{A-Za-z_]")
 """Also `$NAME`, which is a variable in the files of some programs."""
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
+_ENVIRONMENT_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_HEADER_NAME = regex(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _OF_THE_CONNECTION = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
 )
-_DANGEROUS = re.compile(
+_DANGEROUS = regex(
     r"(PATH|HOME|SHELL|ENV|BASH_ENV|IFS|LD_.*|DYLD_.*|GCONV_PATH|NODE_OPTIONS|NODE_PATH|NODE_EXTRA_CA_CERTS|"
     r"NODE_TLS_REJECT_UNAUTHORIZED|NPM_CONFIG_.*|PYTHON(PATH|STARTUP|HOME|INSPECT|BREAKPOINT|USERBASE)|PIP_.*|UV_.*|"
     r"PERL5(LIB|OPT)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|DOTNET_STARTUP_HOOKS|GIT_SSH.*|GIT_EXEC_PATH|"

@@ -7,7 +7,6 @@ secret or a key. No message quotes a value.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,13 @@ from urllib.parse import urlsplit
 from mcp_optimizer.config.serverfile.entry_values import from_environment, located, meant, text_at
 from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec, ExchangeKind, ExchangeSpec, SubjectKind
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, mapping, text_of
+from mcp_optimizer.runtime.patterns import regex
 
 _LARGEST_FILE = 64 * 1024
 _HIGHEST_PORT = 65_535
-_SCOPE = re.compile(r"[!#-\[\]-~]+")
+_SCOPE = regex(r"[!#-\[\]-~]+")
 """Characters that RFC 6749 allows: printable ASCII without quotes and backslashes."""
-_PRIVATE_KEY = re.compile(r"-----BEGIN (?:EC |RSA )?PRIVATE KEY-----(?!\s+Proc-Type: 4,ENCRYPTED)")
+_PRIVATE_KEY = regex(r"-----BEGIN (?:EC |RSA )?PRIVATE KEY-----(?!\s+Proc-Type: 4,ENCRYPTED)")
 
 
 class LoginValues:

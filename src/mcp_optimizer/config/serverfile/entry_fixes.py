@@ -14,8 +14,9 @@ from pathlib import PurePath
 from typing import Any
 
 from mcp_optimizer.config.serverfile.entry_values import scheme_for
+from mcp_optimizer.runtime.patterns import regex
 
-_ADDRESS = re.compile(r"(?:(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*|localhost|127\.0\.0\.1)(?::\d+)?(?:/\S*)?", re.I)
+_ADDRESS = regex(r"(?:(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*|localhost|127\.0\.0\.1)(?::\d+)?(?:/\S*)?", re.I)
 """A host that has dots or is this machine, with an optional port and path."""
 _TYPES = ("stdio", "http", "sse", "streamable-http", "streamable_http", "streamablehttp", "local")
 _ALIKE = 0.75

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -47,11 +46,12 @@ from mcp_optimizer.config.textfiles.reading import UnreadableText, duplicate_key
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.runtime.patterns import regex
 
 _LARGEST_ENV_FILE = 64 * 1024
-_ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][\w.-]*)\s*=\s*(.*)")
-_ENV_QUOTED = re.compile(r"""(?P<quote>["'`])(?P<value>.*)(?P=quote)\s*(?:#.*)?""")
-_ENV_COMMENT = re.compile(r"(?:^|\s)#.*$")
+_ENV_LINE = regex(r"(?:export\s+)?([A-Za-z_][\w.-]*)\s*=\s*(.*)")
+_ENV_QUOTED = regex(r"""(?P<quote>["'`])(?P<value>.*)(?P=quote)\s*(?:#.*)?""")
+_ENV_COMMENT = regex(r"(?:^|\s)#.*$")
 
 
 def variables_of(path: Path, where: str) -> dict[str, str]:

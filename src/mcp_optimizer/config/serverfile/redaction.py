@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.largejson.compact_json import compact
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.terminal_text import printable
 
 _LEAST = 6
@@ -33,19 +34,19 @@ _LONGEST_LOOKED_INTO = 10_000
 _NESTED = 3
 """Maximum levels of nested values that are read: JSON in a variable, a pair inside it."""
 
-_NAMED = re.compile(
+_NAMED = regex(
     r"token|key|secret|passw|passphrase|pwd|auth|cred|cookie|session|bearer|signature|private|dsn|jwt|webhook|"
     r"(?:^|[-_.])(?:pat|pin|pass|sid|sig)(?:$|[-_.])",
     re.IGNORECASE,
 )
-_ORDINARY = re.compile(r"[/~.]*(?:(?:[a-z]{1,15}|[A-Z]{1,15}|[A-Z][a-z]{1,14}|\d{1,5})(?:[-_ .,:/@]+|$))+|\d{1,9}")
+_ORDINARY = regex(r"[/~.]*(?:(?:[a-z]{1,15}|[A-Z]{1,15}|[A-Z][a-z]{1,14}|\d{1,5})(?:[-_ .,:/@]+|$))+|\d{1,9}")
 """Words and small numbers, not secrets: `production`, `us-east-1`, `http://localhost:8080`, `/home/ada`, `600000`."""
-_PAIR = re.compile(r"([A-Za-z_][\w.-]{0,99})\s*[=:]\s*([^;&\s\"']+)")
-_CREDENTIALS = re.compile(r"://([^/?#\s@]*)@")
-_SCHEMED = re.compile(r"(?:bearer|basic|token|digest|apikey)\s+\S{8,}", re.IGNORECASE)
-_RANDOM = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~%-]{16,}")
+_PAIR = regex(r"([A-Za-z_][\w.-]{0,99})\s*[=:]\s*([^;&\s\"']+)")
+_CREDENTIALS = regex(r"://([^/?#\s@]*)@")
+_SCHEMED = regex(r"(?:bearer|basic|token|digest|apikey)\s+\S{8,}", re.IGNORECASE)
+_RANDOM = regex(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~%-]{16,}")
 """A random-looking part of a URL's path; some services put their token there."""
-_KNOWN = re.compile(r"(?:gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ya29\.|eyJ|npm_|pypi-|hf_)[\w.-]{8,}")
+_KNOWN = regex(r"(?:gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ya29\.|eyJ|npm_|pypi-|hf_)[\w.-]{8,}")
 """Known prefixes of tokens."""
 
 

@@ -6,7 +6,6 @@ Called where server files are read; starts and reads nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.config.settings import PREFIX, default_server_file
 from mcp_optimizer.runtime.outgoing import is_this_machine
+from mcp_optimizer.runtime.patterns import regex
 
 SAME_FILE = (
     "it is this gateway with this same file and would start itself forever; remove the entry, or give it another "
@@ -22,7 +22,7 @@ SAME_FILE = (
 SAME_ADDRESS = "it is the address of this gateway itself; remove the entry"
 
 _NAMES = frozenset({"mcp-optimizer", "mcp-optimizer-gateway", "mcp_optimizer", "mcp_optimizer_gateway"})
-_ENDING = re.compile(r"\.(exe|cmd|bat)$|[\[@=<>~!].*$")
+_ENDING = regex(r"\.(exe|cmd|bat)$|[\[@=<>~!].*$")
 """What may follow the name of a program or package: an extension, extras, a version."""
 
 

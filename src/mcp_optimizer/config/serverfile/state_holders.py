@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mcp_optimizer.config.serverfile.spec import Start
+from mcp_optimizer.runtime.patterns import regex
 
 NEVER: Final = "never"
 
@@ -51,9 +52,9 @@ _LOST_BY: Final[Mapping[str, str]] = {
 }
 """What a stop would lose, by the name of a package, image or program, or by an argument that says so."""
 
-_MOUNTS = re.compile(r"-v|--volume|--mount|(?:-v|--volume=|--mount=).+")
-_VERSION = re.compile(r"(?<=.)[@:=][^/]*$")
-_ENDING = re.compile(r"\.(?:cmd|exe|[cm]?js|py)$", re.IGNORECASE)
+_MOUNTS = regex(r"-v|--volume|--mount|(?:-v|--volume=|--mount=).+")
+_VERSION = regex(r"(?<=.)[@:=][^/]*$")
+_ENDING = regex(r"\.(?:cmd|exe|[cm]?js|py)$", re.IGNORECASE)
 
 
 def lost_by_a_stop(command: str, args: Sequence[str]) -> str:

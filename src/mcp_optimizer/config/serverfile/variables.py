@@ -15,13 +15,14 @@ from mcp_optimizer.config.serverfile.entry_values import NotSetYet, VariableNotS
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.domain.caller_values import CallerField, CallerText, problem_of
 from mcp_optimizer.domain.failure_kinds import FailureKind
+from mcp_optimizer.runtime.patterns import regex
 
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
-_BARE_TOO = re.compile(r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
-_NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-_SECRET = re.compile(r"(?:secret:|(?=input:))(.+)", re.DOTALL)
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OF_CALLER = re.compile(r"\$\{caller\.([^}]*)\}")
+_VARIABLE = regex(r"\$\{([^}]*)\}")
+_BARE_TOO = regex(r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+_NAME = regex(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_SECRET = regex(r"(?:secret:|(?=input:))(.+)", re.DOTALL)
+_PLAIN_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_CALLER = regex(r"\$\{caller\.([^}]*)\}")
 _OF_EDITORS = ("workspaceFolder", "userHome", "pathSeparator")
 _LONGEST_DESCRIPTION = 300
 _ONE_VALUE = 3

@@ -7,13 +7,13 @@ value has two spaces before its brace, so removing the value removes that object
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from mcp_optimizer.config.textfiles import json_text
 from mcp_optimizer.config.textfiles.json_text import JsonMember, ObjectSpan, box_at, end_of_visible, first_visible
 from mcp_optimizer.config.textfiles.kinds import BOM, CannotEdit, line_end
+from mcp_optimizer.runtime.patterns import regex
 
 _CREATED = ":  "
 """Separator before the brace of an object that was created for a value."""
@@ -21,8 +21,8 @@ _ALL_CREATED = ":   "
 """Separator before the first value in a text that was empty."""
 _CREATED_BEFORE = " "
 """Mark after that brace, as written by earlier versions."""
-_NEW_LINE = re.compile(r"\r?\n[ \t]*\Z")
-_ONLY_NEW_LINE = re.compile(r"\r?\n[ \t]*")
+_NEW_LINE = regex(r"\r?\n[ \t]*\Z")
+_ONLY_NEW_LINE = regex(r"\r?\n[ \t]*")
 
 
 def with_value(text: str, path: Sequence[str], value: Any) -> str:

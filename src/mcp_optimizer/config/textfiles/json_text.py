@@ -13,15 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mcp_optimizer.config.textfiles.kinds import BLANK, BOM, UnreadableText, place
+from mcp_optimizer.runtime.patterns import regex
 
 # What stays, in one piece; or a comment; or a comma followed only by whitespace and comments before a closing bracket.
 # A comment is atomic, `(?>`: it ends at its first "*/" and is never extended to a later one. A string or comment that
 # is never closed takes the rest, so that no text is searched twice.
 _LAST = r"(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]]"
-_PART = re.compile(
+_PART = regex(
     rf"""((?:[^",/]++|"(?:[^"\\]++|\\.)*+"?|/(?![/*])|,(?!{_LAST}))++)|(//[^\n]*|(?>/\*.*?(?:\*/|\Z)))|,""", re.DOTALL
 )
-_VISIBLE = re.compile(r"[^\n]")
+_VISIBLE = regex(r"[^\n]")
 
 
 def without_comments(text: str) -> str:
@@ -45,8 +46,8 @@ def _blank(part: re.Match[str]) -> str:
     return _VISIBLE.sub(" ", found)
 
 
-_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]')
-_NOT_BLANK = re.compile(r"[^ \t\r\n]")
+_TOKEN = regex(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]')
+_NOT_BLANK = regex(r"[^ \t\r\n]")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ too long, nested too deeply, or YAML whose aliases would fill the memory.
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections import Counter
 from typing import Any, NoReturn
@@ -15,9 +14,10 @@ from typing import Any, NoReturn
 from mcp_optimizer.config.textfiles import yaml_nodes
 from mcp_optimizer.config.textfiles.json_text import repeated_keys, strict
 from mcp_optimizer.config.textfiles.kinds import BOM, LARGEST, FileKind, UnreadableText, place
+from mcp_optimizer.runtime.patterns import regex
 
 # The standard library's parser takes time quadratic in the number of a key's parts.
-_ENDLESS_KEY = re.compile(r"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){30}""")
+_ENDLESS_KEY = regex(r"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){30}""")
 
 __all__ = ["UnreadableText", "duplicate_keys", "parsed"]
 

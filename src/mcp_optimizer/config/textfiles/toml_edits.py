@@ -17,11 +17,12 @@ from typing import Any
 
 from mcp_optimizer.config.textfiles.json_text import first_visible
 from mcp_optimizer.config.textfiles.kinds import BOM, CannotEdit, line_end
+from mcp_optimizer.runtime.patterns import regex
 
-_TOKEN = re.compile(
+_TOKEN = regex(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*\'|#[^\n]*|\n|[\[\]{}=]', re.DOTALL
 )
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE = regex(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)

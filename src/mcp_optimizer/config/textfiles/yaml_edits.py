@@ -7,17 +7,17 @@ colon of its key, so removing the value removes that key again.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from mcp_optimizer.config.textfiles.kinds import BOM, CannotEdit, line_end
 from mcp_optimizer.config.textfiles.yaml_nodes import Node, children, composed, dumped, is_list, is_mapping
+from mcp_optimizer.runtime.patterns import regex
 
 _BY_HAND = "is written in braces or brackets; write it in lines, one key each, or edit it by hand"
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_PLAIN_KEY = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WORDS = frozenset("y n yes no on off true false null".split())
-_ODD_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+_ODD_LINE_END = regex("\r(?!\n)|[\x85\u2028\u2029]")
 
 
 def with_value(text: str, path: Sequence[str], value: Any) -> str:

@@ -11,7 +11,6 @@ import binascii
 import contextlib
 import json
 import os
-import re
 import socket
 import sys
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
@@ -21,6 +20,7 @@ from platformdirs import user_config_path, user_data_path
 
 from mcp_optimizer import __version__
 from mcp_optimizer.runtime.passed_variables import is_passed
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.sharing.places import APP_NAME
 
 PREFIX = "MCP_OPTIMIZER_"
@@ -31,7 +31,7 @@ SHARED, UNSHARED, ALONE = "--shared", "--no-shared", "--alone"
 SHARED_VARIABLE = f"{PREFIX}SHARED"
 
 _LARGEST = 2_000_000
-_WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = regex(rb"[A-Za-z_][A-Za-z0-9_]*")
 _BY_TERMINAL = frozenset({"TERM", "SHELL"})
 """Variables that differ between a terminal and a desktop, and change nothing for a server."""
 _DECIDING = frozenset({b"shared", b"http", b"workers"})

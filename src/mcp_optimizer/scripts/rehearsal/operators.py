@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from itertools import product
 
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.scripts.problems import nearest, shown
 from mcp_optimizer.scripts.python_types import ObjectType
 from mcp_optimizer.scripts.rehearsal.lookups import CertainFailure, Outcome, ResultChanges, elements
@@ -55,8 +55,8 @@ _KNOWN = NUMBERS | {
     *_DATES,
 }
 _ORDERED = frozenset({"str", "list", "tuple", "set", "timedelta", *_DATES})
-_PERCENT = re.compile(r"%[-+0 #]*\d*(?:\.\d+)?([a-zA-Z%])")
-_NUMERIC = re.compile(r"[,.0-9<>+\- =^]*[dfeEgGn%,]")
+_PERCENT = regex(r"%[-+0 #]*\d*(?:\.\d+)?([a-zA-Z%])")
+_NUMERIC = regex(r"[,.0-9<>+\- =^]*[dfeEgGn%,]")
 
 
 def combined(sign: ast.AST, left: Value, right: Value) -> Outcome:

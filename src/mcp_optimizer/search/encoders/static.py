@@ -6,7 +6,6 @@ For machines that should not run a transformer. A text's vector is the sum of it
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.lexical import Floats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST_WORD: Final = 40
-_WORD = re.compile(r"[^\W_]+")
+_WORD = regex(r"[^\W_]+")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ contains the bus that reports a changed resource only to clients that watch it a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +16,9 @@ from typing import NamedTuple
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 from mcp.shared.uri_template import UriTemplate
 
-_BEGINNING = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?")
+from mcp_optimizer.runtime.patterns import regex
+
+_BEGINNING = regex(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?")
 _LONGEST_BEGINNING = 2_000
 _MOST_TRIED = 500
 """Maximum number of one server's templates that are compared with a URI."""

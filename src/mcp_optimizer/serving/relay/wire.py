@@ -7,7 +7,6 @@ such value would break a client's stream.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -26,6 +25,7 @@ from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import CallRefused, OptimizerError, RequestError, ServerBusy, TooManyCalls, UpstreamRefusal
 from mcp_optimizer.gateway.error_texts import for_model
+from mcp_optimizer.runtime.patterns import regex
 
 _ONLY_MODERN = frozenset({"resultType", "ttlMs", "cacheScope"})
 
@@ -75,7 +75,7 @@ def as_tool_result(error: OptimizerError, most: int) -> dict[str, Any]:
 _DEEPEST = 190
 """Levels that our JSON writers can safely write, including those of the message around them."""
 
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_HALF_PAIR = regex("[\ud800-\udfff]")
 
 
 _TOO_DEEP = f"nested more than {_DEEPEST} levels deep"

@@ -9,27 +9,29 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit|NotFound)(?::|$| \[)")
+from mcp_optimizer.runtime.patterns import regex
+
+_EXCEPTION = regex(r"(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit|NotFound)(?::|$| \[)")
 """The line of an exception: `KeyError: 'TOKEN'`, `Error: listen EADDRINUSE`, `TypeError [ERR_X]: ...`."""
-_NPM = re.compile(r"npm (?:ERR!|error)\s*(.*)", re.IGNORECASE)
-_NPM_CHATTER = re.compile(r"(?:code|errno|syscall|path|A complete log|This is related|in most cases|\d+$|$)", re.I)
-_STATED = re.compile(
+_NPM = regex(r"npm (?:ERR!|error)\s*(.*)", re.IGNORECASE)
+_NPM_CHATTER = regex(r"(?:code|errno|syscall|path|A complete log|This is related|in most cases|\d+$|$)", re.I)
+_STATED = regex(
     r"\b(?:fatal|panic|critical|error|failed|failure|cannot|could not|unable to|not found|no such|missing|required|"
     r"must (?:be|have|provide|set)|please (?:set|provide|specify)|not set|denied|refused|invalid|unknown|unrecognized|"
     r"unauthorized|expired|not a tty|not a terminal|does not exist|no solution)\b",
     re.IGNORECASE,
 )
-_FRAME = re.compile(r"""at |File ".*", line \d+|node:internal|\^+$|~+\^|[{}\[\]()]+,?$|\.\.\. \d+ |Node\.js v\d""")
+_FRAME = regex(r"""at |File ".*", line \d+|node:internal|\^+$|~+\^|[{}\[\]()]+,?$|\.\.\. \d+ |Node\.js v\d""")
 """Stack frames, marks under code, and lines that Node.js prints after a stack."""
-_DETAIL = re.compile(r"[\w$]+: .*,?$")
+_DETAIL = regex(r"[\w$]+: .*,?$")
 """A property of an error that Node.js prints after its stack: `code: 'MODULE_NOT_FOUND',`."""
-_USAGE = re.compile(r"usage:|try '.*--help'|for (?:more )?(?:help|information)|see '.* --help'|run '.* --help'", re.I)
-_CONTAINERS = re.compile(r"docker:|podman:|error during connect|cannot connect to the docker", re.I)
-_RESOLVING = re.compile(r"(?:×|x|error:)\s+(.*)", re.I)
+_USAGE = regex(r"usage:|try '.*--help'|for (?:more )?(?:help|information)|see '.* --help'|run '.* --help'", re.I)
+_CONTAINERS = regex(r"docker:|podman:|error during connect|cannot connect to the docker", re.I)
+_RESOLVING = regex(r"(?:×|x|error:)\s+(.*)", re.I)
 _AROUND = " \t│┃|╭╮╰╯┌┐└┘─━═"
 """Blanks, and the boxes that some programs draw around their errors."""
 _TITLES = ("error", "errors")
-_BECAUSE = re.compile(r"(?:▶|`->|Caused by:)\s*(.+)")
+_BECAUSE = regex(r"(?:▶|`->|Caused by:)\s*(.+)")
 """uv explains a failed resolution in a tree under its first line."""
 
 

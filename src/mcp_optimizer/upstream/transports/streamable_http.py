@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -18,6 +17,7 @@ import httpx2
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.domain.protocol import INVALID_REQUEST, MODERN_PROTOCOL_VERSIONS
+from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.diagnostics import Diagnostics, redirected, refused_with
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
-_SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
+_SESSION_ID = regex(r"[\x21-\x7e]{1,1024}")
 """Visible ASCII, as the protocol requires. The maximum length is ours; the protocol sets none."""
 _RECONNECT = 1.0
 """Seconds before a stream that ended is reopened, if the server does not specify it."""
