@@ -71,3 +71,19 @@ def test_no_test_at_all_is_no_success(tmp_path: Path) -> None:
     folder = written(tmp_path, two="def test_one(): pass")
     assert run(str(folder), "--", "-k", "other").returncode == 5
     assert run(str(folder / "nothing")).returncode == 1
+
+
+def test_more_processes_take_the_files_of_programs_and_no_unit_test(tmp_path: Path) -> None:
+    opened = "import os\n\ndef test_it():\n    with open({place!r}, 'a') as file:\n"
+    notes = opened + "        print('{name}', os.getpid(), file=file)\n"
+    place = str(tmp_path / "ran")
+    (tmp_path / "unit").mkdir()
+    names = [f"t{number}" for number in range(4)]
+    for folder in (tmp_path, tmp_path / "unit"):
+        written(folder, **{f"{folder.name}{name}": notes.format(place=place, name=folder.name) for name in names})
+    done = run("--more", "2", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()[-4:]) == done.stdout.count("\nprocess ") == 4
+    ran = [line.split() for line in Path(place).read_text().splitlines()]
+    assert len(ran) == 8
+    assert len({process for name, process in ran if name == "unit"}) <= 2

@@ -33,6 +33,7 @@ async def browser_page(
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
             context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+            context.set_default_timeout(60_000)
             page = await context.new_page()
             page.on("console", lambda line: _said(line, problems))
             page.on("pageerror", lambda error: problems.append(str(error)))

@@ -13,6 +13,7 @@ import pytest_asyncio
 from tests.conftest import WriteServers
 from tests.e2e.extended import APPS, called, declaring, entry, extended_gateway, listed
 from tests.e2e.raw_clients import LEGACY, MODERN, http_client
+from tests.waiting import until
 
 
 def as_host(params: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -29,9 +30,16 @@ async def address(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str
 
 async def test_a_host_gets_tools_with_pages_directly_and_another_client_does_not(address: str) -> None:
     async with http_client(address, MODERN) as client:
+
+        async def are_all_there() -> bool:
+            return {"one__show_clock", "two__show_clock", "one__tick", "two__tick"} <= set(
+                await listed(client, as_host())
+            )
+
+        # A list does not wait long for servers that start.
+        await until(are_all_there, timeout=30)
         plain, shown = await listed(client), await listed(client, as_host())
     assert not [name for name in plain if "clock" in name or "tick" in name]
-    assert {"one__show_clock", "two__show_clock", "one__tick", "two__tick"} <= set(shown)
     assert shown["one__show_clock"]["_meta"]["ui"]["resourceUri"] == "ui://one+clock/page.html"
     assert shown["two__old_clock"]["_meta"] == {"ui/resourceUri": "ui://two+clock/page.html"}
     assert shown["one__tick"]["_meta"] == {"ui": {"visibility": ["app"]}}

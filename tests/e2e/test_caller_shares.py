@@ -26,7 +26,7 @@ VALUES = 330_000
 """In less than a megabyte, so that a limit on bytes alone does not notice them."""
 CONNECTIONS = 16
 CALLS = 25
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 _FLOOD = """
 import http.client, json, sys, threading, urllib.parse

@@ -14,6 +14,7 @@ import pytest
 from mcp import Client, MCPError
 
 from tests.conftest import WriteServers, plain_server
+from tests.e2e.raw_clients import answer_of
 from tests.e2e.running import gateway_at, over_stdio, said_in, until_found
 from tests.servers.plain import PNG
 
@@ -145,8 +146,7 @@ async def test_unknown_fields_of_definitions_and_results_survive_on_the_wire(con
             "Mcp-Name": "call_tool",
         }
         response = await http.post(address, json=request, headers=headers)
-    body = response.text.partition("data: ")[2] or response.text
-    result = json.loads(body)["result"]
+    result = answer_of(response)["result"]
     assert result["futureField"] == [1]
     assert result["_meta"]["upstream"] == "kept"
     assert result["resultType"] == "complete"

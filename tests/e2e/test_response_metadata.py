@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers, plain_server
+from tests.e2e.raw_clients import answer_of
 from tests.e2e.running import WARM, demo_entry, gateway_at, over_stdio, until_found
 
 ARGUMENTS = {"queryDescription": "SELECT * FROM customers LIMIT 100", "maxRows": 100}
@@ -72,7 +73,7 @@ async def test_the_example_over_http_as_raw_json(config: Path) -> None:
         async with asyncio.timeout(20):
             while True:
                 response = await http.post(address, json=REQUEST, headers=headers)
-                answer = json.loads(response.text.partition("data: ")[2] or response.text)
+                answer = answer_of(response)
                 if "result" in answer:
                     break
                 await asyncio.sleep(0.05)

@@ -1,9 +1,10 @@
 """Runs test files in several processes of pytest: names tests as they fail, and then shows all that is said of them.
 
-    python -m tests.side_by_side [--processes N] [--ignore PATH ...] PATH ... [-- OPTION OF PYTEST ...]
+    python -m tests.side_by_side [--processes N] [--more N] [--ignore PATH ...] PATH ... [-- OPTION OF PYTEST ...]
 
 Each process takes the next file. Those that wait for programs come before all others, and large ones before small ones,
-so that no process is left alone with one at the end. One process runs all contract tests, which share what they read.
+so that no process is left alone with one at the end. Tests of programs wait for a third of their time: more processes
+take their files, and end with the last of these. One process runs all contract tests, which share what they read.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ def turns_of(files: Sequence[str]) -> list[list[str]]:
     return [contract] * bool(contract) + [[file] for file in files if file not in contract]
 
 
+def turns_with_programs(turns: Sequence[Sequence[str]]) -> int:
+    """How many turns come before those of unit tests; none if these are contract tests only, which start none."""
+    count = sum("unit" not in Path(files[0]).parts for files in turns)
+    return 0 if all(Path(files[0]).parent == CONTRACT for files in turns[:count]) else count
+
+
 def files_below(path: Path) -> list[Path]:
     if not path.exists():
         raise SystemExit(f"side_by_side: there is no {path}")
@@ -78,10 +85,11 @@ def quick_folder() -> str | None:
     return str(MEMORY) if fits and os.access(MEMORY, os.W_OK) else None
 
 
-def started(folder: Path, number: int, options: Sequence[str], variables: dict[str, str]) -> Runner:
+def started(folder: Path, number: int, until: int, options: Sequence[str], variables: dict[str, str]) -> Runner:
     printed = folder / f"{number}.txt"
     plugins = ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "tests.side_by_side.turns"]
-    command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", *plugins, f"--turns={folder}", *options]
+    turns = [f"--turns={folder}", f"--until={until}"]
+    command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", *plugins, *turns, *options]
     with printed.open("wb") as out:
         process = subprocess.Popen(
             command, cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
@@ -114,7 +122,7 @@ def summary(runners: Sequence[Runner]) -> Iterator[str]:
         yield f"process {number}: {runner.last_line()}"
 
 
-def run(turns: Sequence[Sequence[str]], processes: int, options: Sequence[str]) -> int:
+def run(turns: Sequence[Sequence[str]], processes: int, more: int, options: Sequence[str]) -> int:
     with ExitStack() as ends:
         folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="tests-")))
         (folder / LIST).write_text(json.dumps(turns))
@@ -124,8 +132,10 @@ def run(turns: Sequence[Sequence[str]], processes: int, options: Sequence[str]) 
             # A PostgreSQL that root starts runs as another user, who reaches its own folder in here.
             os.chmod(variables["TMPDIR"], 0o701)
         runners = []
-        for number in range(min(processes, len(turns))):
-            runner = started(folder, number, options, variables)
+        before_units = turns_with_programs(turns)
+        ends_of_turns = [len(turns)] * processes + [before_units] * (more if before_units else 0)
+        for number, until in enumerate(ends_of_turns[: len(turns)]):
+            runner = started(folder, number, until, options, variables)
             ends.callback(runner.process.wait)
             # Does nothing to one that has ended.
             ends.callback(runner.process.send_signal, signal.SIGINT)
@@ -140,16 +150,21 @@ def run(turns: Sequence[Sequence[str]], processes: int, options: Sequence[str]) 
 def main(arguments: Sequence[str]) -> int:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(prog="python -m tests.side_by_side")
-    parser.add_argument("--processes", type=int, default=(os.cpu_count() or 1) + 1)
+    parser.add_argument("--processes", type=int, help="one more than there are cores, if it is not said")
+    parser.add_argument(
+        "--more", type=int, help="processes that take only files of programs: as many as cores, or none"
+    )
     parser.add_argument("--ignore", action="append", default=[], metavar="PATH")
     parser.add_argument("paths", nargs="+")
     wanted = parser.parse_args(arguments[:end])
+    cores = os.cpu_count() or 1
+    more = cores if wanted.processes is None and wanted.more is None else wanted.more or 0
     files = test_files(wanted.paths, wanted.ignore)
     if not files:
         raise SystemExit("side_by_side: there is no test file in these folders")
     # Those who stop this program, stop the tests.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    return run(turns_of(files), wanted.processes, arguments[end + 1 :])
+    return run(turns_of(files), wanted.processes or cores + 1, more, arguments[end + 1 :])
 
 
 if __name__ == "__main__":

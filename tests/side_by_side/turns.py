@@ -25,18 +25,19 @@ def failed_tests(folder: Path) -> list[str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--turns", type=Path, help="the folder with the list, in which each process says what it took")
+    parser.addoption("--until", type=int, help="how many of the list this process may take; all if it is not said")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Turns(config.getoption("--turns")))
+    config.pluginmanager.register(Turns(config.getoption("--turns"), config.getoption("--until")))
 
 
 class Turns:
     """The files that this process takes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, until: int | None = None) -> None:
         self._folder = folder
-        self._turns: list[list[str]] = json.loads((folder / LIST).read_text())
+        self._turns: list[list[str]] = json.loads((folder / LIST).read_text())[:until]
         self._untaken = iter(range(len(self._turns)))
         self._modules: dict[str, pytest.Collector] | None = None
         self._collected = 0
