@@ -137,7 +137,7 @@ def doubt_features(cosines: Cosines, matrix: Floats, ranking: Ranking, general: 
     return np.array(
         (
             cosines.whole[first],
-            cosines.whole.mean(),
+            np.add.reduce(cosines.whole) / len(cosines.whole),
             general,
             here - world.nearness(cosines.embedded),
             scores[0] - scores[min(9, len(scores) - 1)],
@@ -149,5 +149,5 @@ def doubt_features(cosines: Cosines, matrix: Floats, ranking: Ranking, general: 
 
 
 def _summed(cosines: Floats) -> float:
-    best = float(cosines.max())
-    return best + float(np.log(np.exp(_SHARPNESS * (cosines - best)).sum())) / _SHARPNESS
+    best = float(np.maximum.reduce(cosines))
+    return best + float(np.log(np.add.reduce(np.exp(_SHARPNESS * (cosines - best))))) / _SHARPNESS

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -148,13 +148,9 @@ def _key_of(positions: array[int], kind: str = "") -> bytes:
     return hashlib.sha256(kind.encode() + positions.tobytes()).digest()
 
 
-def _hit(position: np.int64, likelihood: np.float32, named: Collection[int] = (), *, is_general: bool = False) -> Hit:
-    return Hit(int(position), round(float(likelihood), 4), is_general, int(position) in named)
-
-
 def _first(asked: Asked, ranking: Ranking, most: int) -> list[Hit]:
-    named = frozenset(asked.named)
-    return [_hit(at, one, named) for at, one in zip(ranking.positions[:most], ranking.likelihoods, strict=False)]
+    found = zip(ranking.positions[:most].tolist(), ranking.likelihoods.tolist(), strict=False)
+    return [Hit(at, round(likelihood, 4), is_named=at in asked.named) for at, likelihood in found]
 
 
 def _nearest(asked: Asked, ranking: Ranking, limit: int) -> list[Hit]:
@@ -404,10 +400,8 @@ class SearchIndex:
             return []
         eligible = generality.tools(self._fusion(cosines).general) & allowed & (cosines.whole >= LEAST_COSINE)
         ranking = self._ranked(asked.query, cosines, eligible, MOST, None, asked)
-        return [
-            _hit(at, likelihood, is_general=True)
-            for at, likelihood in zip(ranking.positions, ranking.likelihoods, strict=True)
-        ]
+        found = zip(ranking.positions.tolist(), ranking.likelihoods.tolist(), strict=True)
+        return [Hit(at, round(likelihood, 4), is_general=True) for at, likelihood in found]
 
     @lazy
     def generality(self) -> Generality | None:

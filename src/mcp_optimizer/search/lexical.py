@@ -190,7 +190,8 @@ class WordIndex(ABC):
         result = np.zeros(self.size, dtype=np.float32)
         for number in self._numbers(query):
             tools, shares = self._shares_of(number, _SHARED.index(field))
-            result[tools] += shares
+            if len(tools):
+                result[tools] += shares
         return result
 
     def met(self, query: Iterable[str]) -> Floats:
@@ -296,6 +297,9 @@ class LexicalIndex(WordIndex):
 
     def _shares_of(self, number: int, field: int) -> tuple[Integers, Floats]:
         tools = self._having(number, field)
+        if not len(tools):
+            # Most words of a request are in no name.
+            return tools, self._impacts[:0]
         return tools, np.float32(_rarity_of_one(self.size, len(tools))) / self._totals[tools, field]
 
     def _run(self, number: int, field: int) -> tuple[int, int]:
