@@ -10,7 +10,8 @@ _Name = Annotated[str, Field(max_length=10_000)]
 
 
 class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # Of sixteen kinds, a command makes one.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     wait: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Seconds to wait for servers that are still starting."""
@@ -133,4 +134,6 @@ Request = (
     | TryScriptRequest
 )
 
-REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="method")])
+REQUESTS: TypeAdapter[Request] = TypeAdapter(
+    Annotated[Request, Field(discriminator="method")], config=ConfigDict(defer_build=True)
+)
