@@ -138,30 +138,26 @@ class TokenCounter:
                 f"Unknown token encoding {encoding_name!r}. Choose one of: {', '.join(VOCABULARIES)}."
             )
         self.encoding_name = encoding_name
-        self._encoding: tiktoken.Encoding | None = None
+        self.loaded: tiktoken.Encoding | None = None
+        """The encoding, if it is loaded, so that the next count is fast."""
 
     @property
     def encoding(self) -> tiktoken.Encoding:
-        if (loaded := self._encoding) is None:
+        if (loaded := self.loaded) is None:
             # Loaded on first use, so a start with every count stored does not pay for it; once, for all threads.
             with _LOADING:
-                loaded = self._encoding = load_encoding(self.encoding_name)
+                loaded = self.loaded = load_encoding(self.encoding_name)
         return loaded
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the encoding is loaded, so that the next count is fast."""
-        return self._encoding is not None
 
     def give_back(self) -> None:
         """Free the 25 MB of the encoding. The next count loads it again; counts in progress keep the one they have."""
-        self._encoding = None
+        self.loaded = None
         load_encoding.cache_clear()
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text."""
         try:
-            return len((self._encoding or self.encoding).encode_ordinary(text))
+            return len((self.loaded or self.encoding).encode_ordinary(text))
         except BaseException as error:
             _raise_panic(error)
             raise

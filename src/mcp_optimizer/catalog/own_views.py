@@ -68,7 +68,7 @@ class OwnViews:
         most: int = _MOST,
     ) -> None:
         self._listings = listings
-        self._entries = entries
+        self.entries = entries
         self._lacks_login = lacks_login
         self._named = named
         self._most = most
@@ -77,14 +77,9 @@ class OwnViews:
         # Searches ask for views in threads.
         self._making = threading.Lock()
 
-    @property
-    def are_needed(self) -> bool:
-        """Whether any entry acts as each caller."""
-        return bool(self._entries.by_caller)
-
     def of(self, snapshot: Snapshot, principal: Principal) -> Snapshot:
         """The snapshot as this caller has it; unchanged where no entry acts as each caller."""
-        if snapshot.whose or not (specs := self._entries.by_caller):
+        if snapshot.whose or not (specs := self.entries.by_caller):
             return snapshot
         with self._making:
             version = self._listings.version(principal.id)

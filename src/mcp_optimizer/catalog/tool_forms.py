@@ -220,7 +220,7 @@ class ToolForms:
 
     def is_at_hand(self, tool: CatalogTool) -> bool:
         """Whether `plans` knows the tool, or can compress it without loading the tokenizer, which takes long."""
-        return self._counter.is_loaded or (tool.record.definition_hash, self.dialect) in self._compressed
+        return self._counter.loaded is not None or (tool.record.definition_hash, self.dialect) in self._compressed
 
     def plans(self, tool: CatalogTool) -> list[GroupPlan]:
         """How to expand arguments of the compressed schema, in every dialect in which it was sent."""

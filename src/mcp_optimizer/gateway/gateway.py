@@ -250,7 +250,7 @@ class Gateway:
         `agreed`: what a person agreed to for several calls.
         """
         with recording(self._trail, caller, "tools/call") as record:
-            projection = self.results.projection(select)
+            projection = self.results.projection(select) if select else None
             caller = caller if may_defer else caller._replace(wants_tasks=False)
             parked, caller = self._begin(caller, record)
             try:
@@ -351,13 +351,12 @@ class Gateway:
         self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: TreatedLater
     ) -> dict[str, Any]:
         """The result of a call. A call that only reads is repeated once if its server died during it."""
-        server = tool.server
         try:
             return await self._called(tool, params, caller, treatment)
         except CallInterrupted:
             if (tool.record.details.annotations or {}).get("readOnlyHint") is not True:
                 raise
-            if not is_coming(self.own(caller), server) or not await self._is_up_again(tool, caller):
+            if not is_coming(self.own(caller), tool.server) or not await self._is_up_again(tool, caller):
                 raise
         return await self._called(tool, params, caller, treatment)
 
@@ -365,7 +364,7 @@ class Gateway:
         self, tool: CatalogTool, params: dict[str, Any], caller: Caller, treatment: TreatedLater
     ) -> dict[str, Any]:
         """The server's result, or, for a client that wants tasks, the task that it answers with."""
-        result = await self._pool.call(tool.server, "tools/call", params, caller)
+        result = await self._pool.call(tool.record.server, "tools/call", params, caller)
         if not is_task(result):
             return result
         book, (server, name) = self._tasks, tool.key
@@ -389,13 +388,15 @@ class Gateway:
         may still appear.
         """
         await self.arrived(caller)
+        snapshot = self._catalog.snapshot
         try:
-            tool = await resolve(self._catalog.snapshot)
+            tool = await resolve(snapshot)
         except (UnknownTool, ServerUnavailable):
             if not await self._came(tool_name, server_name, caller):
                 raise
             tool = await self._known_by_now(resolve, tool_name, caller)
-        if tool.server not in self.own(caller).expected:
+            snapshot = self._catalog.snapshot
+        if tool.record.server not in self.permissions.views.own(snapshot, caller).expected:
             return tool
         # Meanwhile, what the call needs besides its server.
         self.results.begin()
@@ -477,14 +478,14 @@ class Gateway:
         """The valid arguments in the tool's original shape. An error shows the schema in the form that clients get."""
         details = tool.record.details
         given = arguments = read_arguments(parameters, details, foreign_to(tool.record.definition, added))
-        plans = [plan for plan in self._forms.plans(tool) if plan]
+        plans = [plan for plan in self._forms.plans(tool) if plan.groups]
         wrong = [problem for plan in plans for problem in misused(given, plan, details.input_schema)]
         for plan in plans:
             arguments = expand(arguments, plan)
         try:
             if wrong:
                 raise InvalidArguments(details.name, list(dict.fromkeys(wrong)), details.input_schema)
-            self._check.check(arguments, details, tool.record.definition_hash)
+            self._check.check(arguments, details, tool.record.definition.definition_hash)
         except InvalidArguments as error:
             problems = [reduce(lambda text, plan: as_grouped(text, given, plan), plans, one) for one in error.problems]
             # Half of a reply, because the problems need room too.

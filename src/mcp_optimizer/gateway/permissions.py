@@ -30,6 +30,7 @@ from mcp_optimizer.access.policy.policy import LACKING_SCOPES, Policy, call_refu
 from mcp_optimizer.access.policy.rates import Rates
 from mcp_optimizer.access.policy.rules import RuleBook
 from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.own_views import Entries
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.decisions import Decision, Effect
 from mcp_optimizer.domain.principal import Principal, Risk
@@ -66,8 +67,7 @@ class OwnServersViews(Protocol):
     """Makes the snapshots that have callers' own servers, where entries act as each caller."""
 
     @property
-    def are_needed(self) -> bool:
-        """Whether any entry acts as each caller."""
+    def entries(self) -> Entries: ...
 
     def of(self, snapshot: Snapshot, principal: Principal) -> Snapshot: ...
 
@@ -87,7 +87,7 @@ class Views:
     def own(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """The snapshot with the tools and states of the caller's own servers, whatever the caller may call."""
         own = self._own
-        return snapshot if own is None or not own.are_needed else own.of(snapshot, caller.principal)
+        return snapshot if own is None or not own.entries.by_caller else own.of(snapshot, caller.principal)
 
     def decide(self, caller: Caller, tool: CatalogTool) -> Decision:
         """Whether this caller may call a tool."""
@@ -125,7 +125,7 @@ class Views:
 
     async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """Same as `of`, without making other callers wait."""
-        if self.sees_all(caller) and (self._own is None or not self._own.are_needed):
+        if self.sees_all(caller) and (self._own is None or not self._own.entries.by_caller):
             return snapshot
         if len(snapshot.tools) <= _FEW:
             return self.of(snapshot, caller)

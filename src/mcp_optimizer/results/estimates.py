@@ -111,7 +111,7 @@ class Estimator:
     def begin(self) -> None:
         """Begin to load the tokenizer, if the method needs it, while a server works on what will be counted."""
         self.is_used = True
-        if not self._counter.is_loaded and not self._is_by_length and not self._is_loading:
+        if self._counter.loaded is None and not self._is_by_length and not self._is_loading:
             self._is_loading = True
             asyncio.get_running_loop().run_in_executor(None, self._load)
 
@@ -126,7 +126,7 @@ class Estimator:
     async def ready(self) -> None:
         """Load the tokenizer, if the method needs it: in a thread, because that takes a tenth of a second."""
         self.is_used = True
-        if not self._counter.is_loaded and not self._is_by_length:
+        if self._counter.loaded is None and not self._is_by_length:
             await asyncio.to_thread(self.estimate, ["x"])
 
     def estimate(self, texts: Sequence[Text], *, exactly: bool = False, count: Count | None = None) -> TokenInfo:

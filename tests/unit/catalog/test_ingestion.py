@@ -154,13 +154,13 @@ async def test_the_list_that_a_client_is_sent_is_counted_once_and_not_at_the_nex
     counter = TokenCounter()
     async with start(path, counter) as (ingestion, _):
         assert await ingestion.list_tokens(sent) == tokens
-        assert not counter.is_loaded
+        assert counter.loaded is None
         # Another list, and the same one for another tokenizer, are others.
         assert await ingestion.list_tokens(sent[:1]) < tokens
     other = TokenCounter("o200k_base")
     async with start(path, other) as (ingestion, _):
         await ingestion.list_tokens(sent)
-        assert other.is_loaded
+        assert other.loaded is not None
 
 
 async def test_without_a_database_a_list_is_counted_each_time() -> None:

@@ -14,11 +14,11 @@ from mcp_optimizer.token_counter import TokenCounter
 @pytest.mark.slow
 def test_a_counter_that_was_given_back_counts_the_same_again() -> None:
     counter = TokenCounter()
-    loaded = [counter.is_loaded]
+    loaded = [counter.loaded is not None]
     before = counter.count_tokens("twelve times seven")
-    loaded.append(counter.is_loaded)
+    loaded.append(counter.loaded is not None)
     counter.give_back()
-    loaded.append(counter.is_loaded)
+    loaded.append(counter.loaded is not None)
     assert loaded == [False, True, False]
     assert counter.count_tokens("twelve times seven") == before
 
@@ -39,10 +39,10 @@ async def test_the_first_result_loads_it_and_says_that_results_are_counted() -> 
     described = await results.described({"content": [{"type": "text", "text": "one two three"}]}, 0.0)
     assert described["_meta"]["tokens"]["estimated"] == counter.count_tokens("one two three")
     assert [*counted, results.are_counted] == [False, True]
-    assert counter.is_loaded
+    assert counter.loaded is not None
 
 
 async def test_a_method_that_does_not_count_does_not_load_it() -> None:
     counter = TokenCounter()
     await Estimator(Method.DIV_4, counter).ready()
-    assert not counter.is_loaded
+    assert counter.loaded is None
