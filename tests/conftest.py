@@ -18,20 +18,24 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import Postgres, find_programs, running_postgres
-from tests.trying import QUICK, spread_out
+from tests.trying import QUICK, SOME, spread_out
 from tests.warm import warm
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
 PLAIN_SERVER = Path(__file__).parent / "servers" / "plain.py"
 
-# `make check` uses this profile, so property tests try only a few cases; `make test` tries more. The time that it takes
-# to make them depends on the load; Hypothesis's own profile for CI does not look at it either.
-settings.register_profile("quick", max_examples=QUICK, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# In `make check`, property tests try only a few cases; in `make test` as many as in CI. `--hypothesis-profile default`
+# tries a hundred. The time that it takes to make them depends on the load; Hypothesis's own profile for CI does not
+# look at it either.
+for name, cases in (("quick", QUICK), ("some", SOME)):
+    settings.register_profile(name, max_examples=cases, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() == "ci":
-    # There the same cases are tried each time, for which fewer do.
-    settings.register_profile("ci", settings.get_profile("ci"), max_examples=40)
+    # There the same cases are tried each time.
+    settings.register_profile("ci", settings.get_profile("ci"), max_examples=SOME)
     settings.load_profile("ci")
+else:
+    settings.load_profile("some")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -12,6 +12,9 @@ Case = TypeVar("Case")
 QUICK = 10
 """In `make check`, any of them."""
 
+SOME = 40
+"""In `make test`, those that name no number."""
+
 
 def at_most(cases: int) -> int:
     return min(cases, QUICK) if settings.get_current_profile_name() == "quick" else cases

@@ -153,9 +153,15 @@ def own_names(node: ast.ClassDef) -> set[str]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(inner.name)
-        elif isinstance(inner, ast.Attribute) and re.fullmatch(r"self|cls|super\(.*\)", ast.unparse(inner.value)):
+        elif isinstance(inner, ast.Attribute) and is_oneself(inner.value):
             found.add(inner.attr)
     return found
+
+
+def is_oneself(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id == "super"
+    return isinstance(value, ast.Name) and value.id in ("self", "cls")
 
 
 @cache

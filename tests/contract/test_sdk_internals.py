@@ -54,6 +54,7 @@ def test_only_the_release_that_this_was_run_on_is_admitted() -> None:
     assert needed == f"mcp>={major}.{minor},<{major}.{minor + 1}"
 
 
+@pytest.mark.slow
 def test_whether_somebody_takes_spans_is_known_from_the_beginning_and_when_it_changes() -> None:
     # In another process, because a process has one tracer provider.
     program = (
