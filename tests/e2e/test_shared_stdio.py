@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from tests.e2e.raw_clients import LEGACY, MODERN, StdioClient, message, stdio_cl
 from tests.e2e.running import command
 from tests.e2e.shared_gateways import PROGRAM, World, calling, count, gateways, is_running, made_world, note
 from tests.waiting import until
+
+NOW, UPDATED = "count://now", "notifications/resources/updated"
 
 pytestmark = pytest.mark.skipif(not CAN_CONTROL, reason="this system has no sockets that belong to a user")
 
@@ -99,6 +101,40 @@ async def test_people_see_which_server_each_client_has_for_itself(own: World) ->
         assert "each client has its own: 2 running" in " ".join(shown.split())
         [row] = (await command("servers", "--config", own.config, "--json")).json["servers"]
         assert (row["sessions"], row["each_client_has_its_own"]) == (2, True)
+
+
+async def watch(client: StdioClient) -> None:
+    """Subscribe to what the server counts."""
+    if client.era == LEGACY:
+        await client.ask("resources/subscribe", {"uri": NOW})
+        return
+    await client.send(message("subscriptions/listen", {"notifications": {"resourceSubscriptions": [NOW]}}, 0, MODERN))
+    await said_until(client, lambda said: "notifications/subscriptions/acknowledged" in said)
+
+
+async def said_until(client: StdioClient, is_all: Callable[[list[str]], bool]) -> list[str]:
+    """The methods of what the client is told, and the ids of its answers."""
+    said: list[str] = []
+    assert client.process.stdout is not None
+    async with asyncio.timeout(60):
+        while not is_all(said):
+            line = json.loads(await client.process.stdout.readline())
+            said.append(line.get("method") or line["id"])
+    return said
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_client_hears_of_changes_in_the_process_that_it_has_for_itself(own: World, era: str) -> None:
+    async with own.client(era=era) as first, own.client(era=era) as second:
+        for client in (first, second):
+            await count(client)
+            await watch(client)
+        counting = message("tools/call", {"name": "call_tool", "arguments": {"tool_name": "count"}}, "counts", era)
+        for client in (second, first, second):
+            await client.send(counting)
+            said = await said_until(client, lambda said: {UPDATED, "counts"} <= set(said))
+            # Another client's change would have been before it.
+            assert said.count(UPDATED) == 1
 
 
 async def test_the_state_of_a_client_that_left_first_is_for_nobody(own: World) -> None:

@@ -1,5 +1,6 @@
 """A server that writes down every start and every call: counting.py FILE. The tool `note` writes its text, and answers
-after so many `seconds`. The tool `count` says how often it was called: what the server holds in memory.
+after so many `seconds`. The tool `count` says how often it was called: what the server holds in memory. The resource
+`count://now` changes with it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ TOOL = {
 }
 COUNT = {"name": "count", "description": "Count one further", "inputSchema": {"type": "object"}}
 
+NOW = "count://now"
+
 counted = itertools.count(1)
+watched: set[str] = set()
 
 
 def written(text: str) -> None:
@@ -33,10 +37,19 @@ def written(text: str) -> None:
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         about = {"name": "counting", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+        can = {"tools": {}, "resources": {"subscribe": True}}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": can, "serverInfo": about}
+    if method == "resources/list":
+        return {"resources": [{"uri": NOW, "name": "now"}]}
+    if method == "resources/subscribe":
+        watched.add(params["uri"])
+        return {}
     if method == "tools/list":
         return {"tools": [TOOL, COUNT]}
     if method == "tools/call" and params["name"] == "count":
+        if NOW in watched:
+            said = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": NOW}}
+            print(json.dumps(said), flush=True)
         return {"content": [{"type": "text", "text": f"{next(counted)} by {os.getpid()}"}]}
     if method == "tools/call":
         arguments = params["arguments"]

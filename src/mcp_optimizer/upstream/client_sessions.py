@@ -91,8 +91,12 @@ class OwnSessions:
         expected: tuple[type[BaseException], ...],
         silent_for: Callable[[], float] | None = None,
         ended: Callable[[], None] = lambda: None,
+        is_kept: Callable[[str], bool] = lambda _key: False,
     ) -> None:
-        """`silent_for`: seconds without a call after which one closes. `ended` is called when one has."""
+        """`silent_for`: seconds without a call after which one closes, unless it `is_kept` for its client, by key.
+        `ended` is called when one has.
+        """
+        self._is_kept = is_kept
         self._silent_for = silent_for or (lambda: _SILENT_FOR)
         self._ended = ended
         self._open = open_session
@@ -151,7 +155,7 @@ class OwnSessions:
             async with self._open(link) as session:
                 own.opened.set_result(session)
                 try:
-                    await self._until_over(session, own)
+                    await self._until_over(session, key, own)
                 finally:
                     self._retire(key, own)
         except* self._expected as group:
@@ -165,10 +169,12 @@ class OwnSessions:
                 own.opened.set_result(None)
             self._ended()
 
-    async def _until_over(self, session: UpstreamSession, own: _Own) -> None:
+    async def _until_over(self, session: UpstreamSession, key: str, own: _Own) -> None:
         over = {asyncio.create_task(own.leave.wait()), asyncio.create_task(session.wait_closed())}
         try:
             while True:
+                if self._is_kept(key):
+                    own.use()
                 most = self._silent_for()
                 look = min(max(most - own.silent_for, _SOONEST), _SILENT_FOR)
                 done, _ = await asyncio.wait(over, timeout=look, return_when=asyncio.FIRST_COMPLETED)

@@ -51,9 +51,13 @@ class OrderedNotices:
 class MergedNotices:
     """Passes the first notice of a kind on at once; of those that follow closely, only the last."""
 
-    def __init__(self, notify: OnNotice, most: int) -> None:
+    def __init__(
+        self, notify: Callable[[str, Mapping[str, Any], str], None], most: int, whose: Callable[[], str] = str
+    ) -> None:
+        """`whose` returns the client, by key, for which the notices are, if it is one alone."""
         self._notify = notify
         self._most = most
+        self._whose = whose
         self._held: dict[tuple[str, Any], Mapping[str, Any] | None] = {}
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> None:
@@ -67,7 +71,7 @@ class MergedNotices:
     def _pass_on(self, kind: tuple[str, Any], params: Mapping[str, Any]) -> None:
         self._held[kind] = None
         asyncio.get_running_loop().call_later(_APART, self._release, kind)
-        self._notify(kind[0], params)
+        self._notify(kind[0], params, self._whose())
 
     def _release(self, kind: tuple[str, Any]) -> None:
         if (params := self._held.pop(kind)) is not None:

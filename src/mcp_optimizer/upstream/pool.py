@@ -362,6 +362,10 @@ class UpstreamPool:
         """The sessions with a server that are open now."""
         return self._server(name).sessions()
 
+    def runs_for_each_client(self, name: str) -> bool:
+        """Whether every client has a session with this server that no other client has."""
+        return name in self._terms and self.sessions(name).are_apart
+
     def admissions(self) -> list[Admission]:
         return [server.admission for server in self._everybody()]
 
@@ -416,13 +420,15 @@ class UpstreamPool:
         """The parked call that a client's answers continue, if any; raises the call's error if it failed meanwhile."""
         return self._parked.find(caller)
 
-    async def watch_resource(self, server: str, uri: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
-        """Report changes of a resource through the news, also after the server was restarted."""
-        await self._serving(server, principal).watch(uri)
+    async def watch_resource(self, server: str, uri: str, caller: Caller = LOCAL) -> None:
+        """Report changes of a resource through the news, also after the server was restarted. `caller`: whose server,
+        or session, it is.
+        """
+        await self._serving(server, caller.principal).watch(uri, caller.link)
 
-    async def unwatch_resource(self, server: str, uri: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
+    async def unwatch_resource(self, server: str, uri: str, caller: Caller = LOCAL) -> None:
         if server in self._terms:
-            await self._serving(server, principal).unwatch(uri)
+            await self._serving(server, caller.principal).unwatch(uri, caller.link)
 
     def client_connected(self, client: Callable[[], ClientLink]) -> None:
         """A client has introduced itself."""

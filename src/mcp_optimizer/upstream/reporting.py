@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 OnState = Callable[[UpstreamState], None]
 OnGone = Callable[[str], None]
 """Called when a server was removed, or its name now means another server: everything known about it is void."""
-OnServerNotice = Callable[[str, str, Mapping[str, Any]], None]
+OnServerNotice = Callable[[str, str, Mapping[str, Any], str], None]
 """Called with a server's notification for all clients: server, method, params."""
 OnOwnState = Callable[[Principal, UpstreamState], None]
 """Called when the state of a caller's own server changes."""
@@ -75,7 +75,7 @@ class ServerNews:
             with _failing_alone(state.name):
                 listener(principal, state)
 
-    def own_noticed(self, principal: Principal, server: str, method: str, params: Mapping[str, Any]) -> None:
+    def own_noticed(self, principal: Principal, server: str, method: str, params: Mapping[str, Any], _key: str) -> None:
         for listener in self._on_own_notice:
             with _failing_alone(server):
                 listener(principal, server, method, params)
@@ -90,10 +90,10 @@ class ServerNews:
             with _failing_alone(server):
                 listener(server)
 
-    def noticed(self, server: str, method: str, params: Mapping[str, Any]) -> None:
+    def noticed(self, server: str, method: str, params: Mapping[str, Any], key: str = "") -> None:
         for listener in self._on_notice:
             with _failing_alone(server):
-                listener(server, method, params)
+                listener(server, method, params, key)
 
 
 @contextlib.contextmanager

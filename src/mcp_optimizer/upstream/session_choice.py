@@ -8,13 +8,14 @@ needs a session of its own, so that a client alone never has two. It ends when i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import anyio
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Sharing
 from mcp_optimizer.domain.caller import ClientLink
-from mcp_optimizer.errors import ServerUnavailable
+from mcp_optimizer.errors import ServerUnavailable, UpstreamError
 from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.upstream.client_sessions import OnlyClient, OwnSessions
 from mcp_optimizer.upstream.questions import asked_by, can_be_asked
@@ -86,6 +87,41 @@ class FirstSession:
         self._is_open = False
 
 
+class WatchedResources:
+    """The resources of one server that clients watch, whether or not it runs: for each client, if each has a session
+    that no other client has, else for all together, under no key.
+    """
+
+    def __init__(self, before: WatchedResources | None) -> None:
+        """`before`: those of the server that had the same name."""
+        self._by: dict[str, set[str]] = {"": set(before.by("") if before is not None else ())}
+
+    def by(self, *keys: str) -> set[str]:
+        return set().union(*(self._by.get(key, ()) for key in keys))
+
+    def has_of(self, *keys: str) -> bool:
+        return any(self._by.get(key) for key in keys)
+
+    async def begin(self, uri: str, session: UpstreamSession, timeout: float, key: str) -> None:
+        await session.watch_resource(uri, timeout)
+        self._by.setdefault(key, set()).add(uri)
+
+    async def end(self, uri: str, session: UpstreamSession | None, timeout: float, key: str) -> None:
+        self._by.get(key, set()).discard(uri)
+        if session is not None:
+            await session.unwatch_resource(uri, timeout)
+
+    async def renew(self, session: UpstreamSession, timeout: float, *keys: str) -> None:
+        """Watch them in a session that has just opened."""
+        for uri in self.by(*keys):
+            with contextlib.suppress(UpstreamError):
+                await session.watch_resource(uri, timeout)
+
+    def forget(self, key: str) -> None:
+        """The client with this key has left."""
+        self._by.pop(key, None)
+
+
 class SessionChoice:
     """The choice for one server."""
 
@@ -112,6 +148,15 @@ class SessionChoice:
     def is_apart(self) -> bool:
         """Whether every client has a session that no other client has."""
         return self._options.has_joined_clients and self._spec().session is Sharing.OWN
+
+    def key_of(self, link: ClientLink | None) -> str:
+        """The client with this link, if it has a session that no other client has; else empty."""
+        return link.key if link is not None and self.is_apart else ""
+
+    @property
+    def key_of_first(self) -> str:
+        """The client that has the first session for itself; else empty."""
+        return self.key_of(self.first.owner)
 
     def open_now(self) -> ServerSessions:
         """The sessions that are open: the first, and clients' own."""

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -47,7 +48,7 @@ from mcp_optimizer.upstream.reporting import OnServerNotice, OnState, ServerLog,
 from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.server_calls import LoginInCall, ServerCalls, with_input
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
-from mcp_optimizer.upstream.session_choice import CLIENT_LEFT, SessionChoice
+from mcp_optimizer.upstream.session_choice import CLIENT_LEFT, SessionChoice, WatchedResources
 from mcp_optimizer.upstream.state import KnownServer, PoolOptions, Recall, UpstreamState
 from mcp_optimizer.upstream.transports.connecting import Connect, TransportChoice, connected
 
@@ -98,9 +99,8 @@ class Supervisor:
         self._options = options
         self._timeout = spec.timeout or options.call_timeout
         self._client_info = client_info
-        self._noticed = MergedNotices(
-            lambda method, params: noticed(spec.name, method, params), options.limits.pending_notifications
-        )
+        self._notices = partial(MergedNotices, partial(noticed, spec.name), options.limits.pending_notifications)
+        self._noticed = self._notices(lambda: self._choice.key_of_first)
         redactor = Redactor(spec, authorization.secrets if authorization is not None else dict)
         restarted = before.state.restarts + 1 if before is not None else 0
         self._standing = StateReporter(spec, changed, redactor, log or ServerLog(options.limits), restarted)
@@ -108,8 +108,7 @@ class Supervisor:
         self._approach = TransportChoice(spec)
         self._relisting = Relisting(spec.name, options.start_timeout, options.pacer)
         self._suspicion = CheckTrigger()
-        self.watched: set[str] = set(before.watched) if before is not None else set()
-        """The resources that clients watch, whether or not the server runs."""
+        self.watched: WatchedResources = WatchedResources(before.watched if before is not None else None)
         self._closing, self._is_stopped = "", False
         self._recall = recall if before is None else None
         self._demand = Demand(self._idle_timeout, lambda: self.is_in_use)
@@ -119,9 +118,10 @@ class Supervisor:
         """Whether the server runs, or has failed to."""
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         silence = (lambda: self._idle_timeout) if options.has_joined_clients else None
-        self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED, silence, self._own_ended)
+        is_kept = self.watched.has_of
+        self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED, silence, self._own_ended, is_kept)
         now = lambda: self._spec, lambda: self._session, self._first_session
-        self._choice = SessionChoice(options, *now, self.own, only_client)
+        self._choice: SessionChoice = SessionChoice(options, *now, self.own, only_client)
         self.sessions = self._choice.open_now
         self._parked = parked
         ways = LoginInCall(authorization, parked), self._choice.of, self._ask, options.limits.call_seconds
@@ -164,7 +164,8 @@ class Supervisor:
         calls = self.admission.under_way or self.admission.waiting
         # Where clients join and leave, the session is that of one client, and the others' do not need it.
         own = () if self._options.has_joined_clients else self.own.opened()
-        return bool(calls or self.watched or own or self._parked.has_of(self._spec.name))
+        watched = self.watched.has_of("", self._choice.key_of_first)
+        return bool(calls or watched or own or self._parked.has_of(self._spec.name))
 
     # Calls.
 
@@ -261,11 +262,13 @@ class Supervisor:
 
     @asynccontextmanager
     async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
-        async with self._open(self._diagnostics(), owner=link) as session:
+        noticed = self._notices(lambda: link.key) if self._choice.is_apart else ignore_notice
+        async with self._open(self._diagnostics(), noticed, owner=link) as session:
             with anyio.fail_after(self._options.start_timeout):
                 is_for_state = link.is_modern and self._choice.is_apart
                 await session.negotiate(legacy=self._approach.is_legacy or not is_for_state)
                 await session.log_for(link, self._timeout)
+                await self.watched.renew(session, self._timeout, link.key)
             yield session
 
     # Clients that join and leave.
@@ -278,6 +281,7 @@ class Supervisor:
     def client_left(self, key: str) -> None:
         """End the session of a client that has left."""
         self.own.leave(key)
+        self.watched.forget(key)
         if self._choice.first.left(key) and self._session is not None:
             self._rest(CLIENT_LEFT)
 
@@ -290,7 +294,7 @@ class Supervisor:
         self._demand.over()
         if not self._options.has_joined_clients or not self.own.opened():
             self._standing.rest(why=why)
-        if self.watched or not self._starts_on_demand:
+        if self.watched.has_of("") or not self._starts_on_demand:
             self.wake()
 
     def _own_ended(self) -> None:
@@ -314,15 +318,14 @@ class Supervisor:
             return self._session
         return self.own.existing(key)
 
-    async def watch(self, uri: str) -> None:
-        session = await self._first_session()
-        await session.watch_resource(uri, self._timeout)
-        self.watched.add(uri)
+    async def watch(self, uri: str, link: ClientLink | None = None) -> None:
+        key = self._choice.key_of(link)
+        session = await (self._choice.of(link) if key else self._first_session())
+        await self.watched.begin(uri, session, self._timeout, key)
 
-    async def unwatch(self, uri: str) -> None:
-        self.watched.discard(uri)
-        if self._session is not None:
-            await self._session.unwatch_resource(uri, self._timeout)
+    async def unwatch(self, uri: str, link: ClientLink | None = None) -> None:
+        key = self._choice.key_of(link)
+        await self.watched.end(uri, self.owned_by(key) if key else self._session, self._timeout, key)
 
     # Life cycle.
 
@@ -434,9 +437,7 @@ class Supervisor:
             if client is not None and self._options.has_joined_clients:
                 await session.log_for(client, self._timeout)
             self._choice.agreed(session)
-            for uri in self.watched:
-                with contextlib.suppress(UpstreamError):
-                    await session.watch_resource(uri, self._timeout)
+            await self.watched.renew(session, self._timeout, "", self._choice.key_of_first)
         return await session.list_tools(scope.deadline - anyio.current_time(), self._options.pacer)
 
     async def _watch(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:

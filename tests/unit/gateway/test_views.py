@@ -263,7 +263,7 @@ async def test_a_request_that_continues_a_parked_call_makes_no_other() -> None:
         PoolOptions(),
         {},
         lambda _state: None,
-        lambda _server, _method, _params: None,
+        lambda _server, _method, _params, _key: None,
         OnlyClient(),
         ParkedCalls(),
     )

@@ -35,7 +35,7 @@ class Running:
         self.states.append(state)
         self.told.set()
 
-    def on_notice(self, server: str, method: str, _params: Any) -> None:
+    def on_notice(self, server: str, method: str, _params: Any, _key: str) -> None:
         self.notices.append((server, method))
         self.told.set()
 

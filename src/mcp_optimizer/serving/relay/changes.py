@@ -25,7 +25,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcp_optimizer.access.audit.recording import recording, used_by
 from mcp_optimizer.access.audit.trail import AuditTrail
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -47,7 +47,7 @@ _LISTS: dict[str, ServerEvent] = {
 }
 
 Watch = Callable[..., Awaitable[None]]
-"""Called with a server and a URI there, and with the caller if it is the caller's own server."""
+"""Called with a server and a URI there, and with the caller if it is the caller's own server, or session."""
 
 
 class Changes:
@@ -99,16 +99,16 @@ class Watches:
         self._unwatch = unwatch
         self._most = limits.watched_resources
         self._watching: dict[ResourcePlace, int] = {}
-        self._callers: dict[ResourcePlace, Principal] = {}
+        self._callers: dict[ResourcePlace, Caller] = {}
 
-    async def begin(self, place: ResourcePlace, principal: Principal | None = None) -> None:
-        """`principal`: the caller whose own server it is."""
+    async def begin(self, place: ResourcePlace, caller: Caller | None = None) -> None:
+        """`caller`: whose own server or session it is."""
         if place not in self._watching:
             if len(self._watching) >= self._most:
                 raise InvalidRequest(f"Clients already subscribe to {self._most:,} resources, the maximum.")
-            await self._watch(place.server, place.uri, *([principal] if principal is not None else []))
-            if principal is not None:
-                self._callers[place] = principal
+            await self._watch(place.server, place.uri, *([caller] if caller is not None else []))
+            if caller is not None:
+                self._callers[place] = caller
         self._watching[place] = self._watching.get(place, 0) + 1
 
     async def end(self, place: ResourcePlace) -> None:
@@ -117,9 +117,9 @@ class Watches:
         self._watching[place] -= 1
         if not self._watching[place]:
             del self._watching[place]
-            principal = self._callers.pop(place, None)
+            caller = self._callers.pop(place, None)
             try:
-                await self._unwatch(place.server, place.uri, *([principal] if principal is not None else []))
+                await self._unwatch(place.server, place.uri, *([caller] if caller is not None else []))
             except UpstreamError as error:
                 logger.debug("Cannot tell a server that a resource is no longer watched: %s", error)
 
@@ -141,10 +141,10 @@ class Subscriptions:
         places: Places,
         limits: Limits,
         trail: AuditTrail | None = None,
-        is_own: Callable[[str], bool] = lambda _server: False,
+        whose: Callable[[str, Caller], str] = lambda _server, _caller: "",
     ) -> None:
-        """`is_own`: whether a server acts as each caller."""
-        self._is_own = is_own
+        """`whose`: the caller whose own server answers, or the client whose session is no other client's; or empty."""
+        self._whose = whose
         self._trail = trail
         self._watches = watches
         self._clients = clients
@@ -208,7 +208,7 @@ class Subscriptions:
 
     def changed(self, server: str, params: Mapping[str, Any], whose: str = "") -> ResourcePlace | None:
         """The resource that a server reports as changed; None if no client watches it. `whose`: the caller, by id,
-        whose own server reports it.
+        whose own server reports it, or the client, by key, whose session does.
         """
         place = ResourcePlace(server, str(params.get("uri")), whose)
         return place if self._watches.has(place) else None
@@ -218,9 +218,10 @@ class Subscriptions:
         if not places:
             raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
         caller, (server, own) = self._clients.caller(ctx), places[0]
-        principal = caller.principal if self._is_own(server) else None
-        place = ResourcePlace(server, own, principal.id if principal is not None else "")
+        place = ResourcePlace(server, own, self._whose(server, caller))
+        lasting = caller.link.lasting if caller.link is not None else None
+        alone = Caller(key=caller.key, link=lasting, principal=caller.principal) if place.whose else None
         with recording(self._trail, caller, "resources/subscribe") as record:
             record.about(server, used_by({"uri": uri}))
-            await self._watches.begin(place, principal)
+            await self._watches.begin(place, alone)
         return place

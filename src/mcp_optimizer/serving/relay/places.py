@@ -115,7 +115,9 @@ def claiming(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
 
 
 class ResourcePlace(NamedTuple):
-    """A resource: its server, its URI there, and whose own server it is, if the entry acts as each caller."""
+    """A resource: its server, its URI there, and whose own server it is, if the entry acts as each caller, or the key
+    of the client for which the server runs, if it runs for each client.
+    """
 
     server: str
     uri: str

@@ -156,7 +156,7 @@ class Relay:
         )
         self._directories = Directories(FollowedDirectory(shared, self._told), self._make_own)
         watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
-        self._subscriptions = Subscriptions(watches, self.clients, self.places, limits, trail, self._is_own)
+        self._subscriptions = Subscriptions(watches, self.clients, self.places, limits, trail, self._whose)
         self._telling_roots: dict[str, bool] = {}
         self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
         self._handlers: dict[str, Handler] = {
@@ -192,6 +192,12 @@ class Relay:
         """Whether a server acts as each caller."""
         state = self._states().get(server)
         return state is not None and state.spec.is_of_each_caller and self._own_states(LOCAL.principal) is not None
+
+    def _whose(self, server: str, caller: Caller) -> str:
+        """The caller whose own server this is, by id, or the client whose session no other client has, by key."""
+        if self._is_own(server):
+            return caller.principal.id
+        return caller.link.key if caller.link is not None and self._pool.runs_for_each_client(server) else ""
 
     def _of(self, ctx: Context) -> FollowedDirectory:
         """The directory with what exists for the client of a request."""
@@ -408,10 +414,12 @@ class Relay:
         """Tell every client to fetch its list of tools again."""
         self.changes.announce("tools")
 
-    def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
-        """Handle a notification from a server that is meant for all clients."""
+    def on_notice(self, server: str, method: str, params: Mapping[str, Any], key: str = "") -> None:
+        """Handle a notification from a server that is meant for all clients; from a session that belongs to the client
+        with this key, only changed resources are, for that client.
+        """
         if method == "notifications/resources/updated":
-            if (place := self._subscriptions.changed(server, params)) is not None:
+            if (place := self._subscriptions.changed(server, params, key)) is not None:
                 self._tasks.spawn(self.changes.updated(place))
             return
         kind = method.removeprefix("notifications/").removesuffix("/list_changed")

@@ -11,7 +11,6 @@ from mcp import Client
 
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.server import build_server
@@ -43,10 +42,10 @@ class WatchedPool(RecordingPool):
         }
         return answers.get(method, {"messages": []})
 
-    async def watch_resource(self, server: str, uri: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
+    async def watch_resource(self, server: str, uri: str, caller: Caller = LOCAL) -> None:
         self.watched.append((server, uri))
 
-    async def unwatch_resource(self, server: str, uri: str, principal: Principal = LOCAL_PRINCIPAL) -> None:
+    async def unwatch_resource(self, server: str, uri: str, caller: Caller = LOCAL) -> None:
         self.watched.remove((server, uri))
 
 
