@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import typer.main
 from pydantic_core import PydanticUndefined
 
-from mcp_optimizer.app.live_settings import LIVE, NEEDS_RESTART
+from mcp_optimizer.app.reloading import LIVE, NEEDS_RESTART
 from mcp_optimizer.cli import program
 from mcp_optimizer.cli.command_options import SERVE_ONLY, SHARED_PANEL, SHORTER, flag
 from mcp_optimizer.config.settings import FILE_ONLY, PREFIX, Settings

@@ -23,8 +23,8 @@ from urllib.parse import quote
 from helm_chart import chart_files
 
 from mcp_optimizer import __version__
-from mcp_optimizer.config.clients.own_entry import DEFAULT_NAME
-from mcp_optimizer.config.known_clients.entry_writing import OurGateway
+from mcp_optimizer.config.clients.connecting import DEFAULT_NAME
+from mcp_optimizer.config.known_clients.entry_spelling import OurGateway
 from mcp_optimizer.config.known_clients.table import CLIENTS
 
 ROOT = Path(__file__).parents[1]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.search import ranker
+from mcp_optimizer.search.index_parts import Names
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.name_index import Names
 from mcp_optimizer.search.ranker import (
     FEATURES,
     FIT_FEATURES,

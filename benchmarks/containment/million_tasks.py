@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from tests.postgres import ask, find_programs, running_postgres
 
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.tasks import TaskRows
-from mcp_optimizer.domain.kept_tasks import KeptTask
+from mcp_optimizer.db.kept_results import TaskRows
+from mcp_optimizer.domain.kept_results import KeptTask
 
 _A_MILLION = """
 INSERT INTO task (id, caller, server, own_id, tool, selection, is_unchanged, until_ms)

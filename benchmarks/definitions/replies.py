@@ -27,7 +27,7 @@ from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.domain.json_schema import required_of
 from mcp_optimizer.gateway.found_tools import FoundTools
-from mcp_optimizer.serving.client_habits import find_reply
+from mcp_optimizer.serving.own_tools import find_reply
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT = RESULTS / "replies.md"

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 
 from benchmarks.tools import dumped_tools
 from mcp_optimizer.access.policy.risk import risk_of, risk_of_name
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 
 _UNKNOWN = "unknown"
 _COLUMNS = (*(risk.value for risk in Risk), _UNKNOWN)

@@ -25,9 +25,8 @@ import httpx2
 from benchmarks.clients import PlainClient
 from benchmarks.paths import PLAIN_SERVER
 from benchmarks.processes import free_port, process
-from mcp_optimizer.access.callers.keys import Wanted, new_key
-from mcp_optimizer.access.callers.known_keys import opened_keys
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.access.callers.keys import Wanted, new_key, opened_keys
+from mcp_optimizer.domain.caller import Risk
 
 RULES = "".join(f'[[rules]]\neffect = "deny"\ntool = "secret_{number}_*"\n' for number in range(1_000))
 CALL = {"name": "call_tool", "arguments": {"tool_name": "echo", "parameters": {"value": "x" * 1_000}}}

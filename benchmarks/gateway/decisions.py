@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.paths import DUMPS
 from benchmarks.tools import dumped_tools
-from mcp_optimizer.access.policy.rules import RuleBook
-from mcp_optimizer.domain.decisions import Effect, RiskClass, Rule
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.access.policy.policy import RuleBook
+from mcp_optimizer.domain.caller import Effect, Principal, Risk, RiskClass, Rule
 
 Name = tuple[str, str]
 Shape = Callable[[int, str, str], Rule]

@@ -37,8 +37,7 @@ from benchmarks.processes import free_port, private_mb, process, processor_secon
 from mcp_optimizer.cli.command_gateway import run
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.upstream.transports.http_bodies import whole_body
-from mcp_optimizer.upstream.transports.http_client import AuthorizedHttp, ServerClient, http_client
+from mcp_optimizer.upstream.transports.http_client import AuthorizedHttp, ServerClient, http_client, whole_body
 
 RESULT = RESULTS / "http_pool.md"
 _HAS_AIOHTTP = importlib.util.find_spec("aiohttp") is not None

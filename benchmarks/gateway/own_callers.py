@@ -21,17 +21,15 @@ from benchmarks.gateway.size import REQUESTS
 from benchmarks.gateway.tenants import COUNTER, no_database, resident, said
 from benchmarks.tools import varied
 from mcp_optimizer import McpTool
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.access.policy.policy import Policy, RuleBook
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.admissions import AdmitsAll
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.own_listings import OwnListings
-from mcp_optimizer.catalog.own_views import OwnViews
+from mcp_optimizer.catalog.snapshot import OwnViews
 from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec, ServerSpec, Transport
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.caller import Caller, Principal, Risk
 from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views

@@ -22,14 +22,12 @@ from collections.abc import Iterator, Sequence
 from benchmarks.gateway.size import REQUESTS
 from benchmarks.processes import resident_mb
 from benchmarks.tools import varied
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.access.policy.policy import Policy, RuleBook
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Caller, Principal
 from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views

@@ -20,10 +20,9 @@ from mcp_optimizer import TokenCounter
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.results.cache import ResultCache
-from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.calls import Call, ResultOptions, Treatment
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.results.result_store import ResultStore
 
 RESULT = RESULTS / "result_overhead.md"

@@ -27,7 +27,7 @@ __all__ = [
 
 _HOMES = {
     "AnthropicTools": "app.providers",
-    "FindToolResponse": "serving.client_habits",
+    "FindToolResponse": "serving.own_tools",
     "McpTool": "domain.tools",
     "OpenAITools": "app.providers",
     "Optimizer": "app.optimizer",
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.config.settings import Settings, load_settings
     from mcp_optimizer.domain.tools import McpTool, TokenMetrics
     from mcp_optimizer.errors import OptimizerError
-    from mcp_optimizer.serving.client_habits import FindToolResponse
+    from mcp_optimizer.serving.own_tools import FindToolResponse
     from mcp_optimizer.token_counter import TokenCounter
 
 

@@ -29,7 +29,7 @@
 
 A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a model can act
 on that (an `UpstreamRefusal` stays the JSON-RPC error it was). No error ever becomes an empty result;
-`serving/relay/wire.py` translates.
+`serving/messages.py` translates.
 """
 
 from __future__ import annotations

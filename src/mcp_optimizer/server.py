@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from mcp_optimizer.gateway.found_tools import FindToolResponse, find_response
-from mcp_optimizer.serving.client_habits import find_reply
+from mcp_optimizer.serving.own_tools import find_reply
 
 __all__ = ["FindToolResponse", "find_reply", "find_response"]

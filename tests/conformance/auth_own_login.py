@@ -22,7 +22,7 @@ import mcp_types as types
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import LEGACY
 from tests.e2e.running import http_gateway, said_in

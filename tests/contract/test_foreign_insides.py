@@ -81,7 +81,7 @@ TEXTS = {("serving/tracing.py", "_TRACER_PROVIDER")}
 FOREIGN_HOOKS = {("largejson/raw.py", "__pydantic_serializer__")}
 """Attributes that another library looks for in our classes."""
 
-MODULES_WRITTEN = {"runtime/lazy_imports.py"}
+MODULES_WRITTEN = {"runtime/lazy.py"}
 """Files that put modules into `sys.modules`; `tests/unit/cli/test_lazy_sdk.py` loads everything of ours with them."""
 
 OWN_TO_PYTHON = re.compile(r"__(?!pydantic|sqlalchemy|rich_repr)\w+__")

@@ -24,7 +24,7 @@ import yaml
 from mcp_optimizer import __version__
 from mcp_optimizer.config.known_clients.table import CLIENTS
 from mcp_optimizer.config.packages.draft import Draft
-from mcp_optimizer.config.packages.server_json import draft_of
+from mcp_optimizer.config.packages.registry import draft_of
 from tests.conftest import ROOT
 
 SERVER_SCHEMA = {

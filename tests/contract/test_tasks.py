@@ -14,7 +14,7 @@ AWAITED = {
     "mcp_optimizer/cli/serve.py": (1, "serving and stopping, which the command waits for"),
     "mcp_optimizer/cli/serve_http.py": (2, "serving and stopping, which the command waits for"),
     "mcp_optimizer/cli/serving_process.py": (1, "the first signal, which the command waits for"),
-    "mcp_optimizer/dashboard/live_events.py": (2, "the next event and the end of a stream, whichever comes first"),
+    "mcp_optimizer/dashboard/overview_routes.py": (2, "the next event and the end of a stream, whichever comes first"),
     "mcp_optimizer/serving/relay/listings.py": (
         1,
         "a server's list, whose answer or failure is given to whoever asked",
@@ -22,8 +22,8 @@ AWAITED = {
     "mcp_optimizer/results/cache.py": (1, "a call, whose answer is shared by whoever makes the same"),
     "mcp_optimizer/runtime/memory.py": (1, "ended by the block that begins it"),
     "mcp_optimizer/runtime/tasks.py": (1, "the one place"),
-    "mcp_optimizer/upstream/client_sessions.py": (2, "the end of a session or of its client, whichever comes first"),
-    "mcp_optimizer/upstream/parked.py": (1, "a call, whose result is given to whoever comes back for it"),
+    "mcp_optimizer/upstream/session_choice.py": (2, "the end of a session or of its client, whichever comes first"),
+    "mcp_optimizer/upstream/questions.py": (1, "a call, whose result is given to whoever comes back for it"),
     "mcp_optimizer/upstream/pool.py": (1, "the servers, waited for when the pool stops"),
 }
 """How many tasks a file starts itself, and what waits for them. Shorten this list; do not add to it."""

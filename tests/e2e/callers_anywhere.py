@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import httpx2
 
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from tests.cluster import Cluster, Gateway
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import LEGACY, MODERN, PATIENCE, HttpClient, answer_of, message

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-from mcp_optimizer.access.callers.keys import Wanted, new_key
-from mcp_optimizer.access.callers.known_keys import opened_keys
+from mcp_optimizer.access.callers.keys import Wanted, new_key, opened_keys
 from mcp_optimizer.config.settings import load_settings
-from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.domain.caller import Risk, Role
 
 
 async def made_key(

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from tests.conftest import WriteServers
 from tests.e2e.access import ALLOWED, ERAS, OUT, calling, expected, in_a_word, own, table
 from tests.e2e.made_keys import made_key

@@ -68,7 +68,7 @@ async def test_several_servers_are_restarted_and_the_gateways_own_address_is_use
 
 
 async def test_a_version_may_be_given_as_npm_spells_it() -> None:
-    from mcp_optimizer.config.packages.sources import source_of
+    from mcp_optimizer.config.packages.draft import source_of
 
     assert source_of("pypi:mcp-server-time@0.6.2").text == "mcp-server-time==0.6.2"
     assert source_of("pypi:mcp[cli]@1.2").text == "mcp[cli]==1.2"

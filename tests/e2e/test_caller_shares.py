@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import LEGACY, HttpClient, answer_of, message

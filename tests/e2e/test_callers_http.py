@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.made_keys import made_key, revoke
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, MODERN, HttpClient, answer_of, message

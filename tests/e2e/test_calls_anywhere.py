@@ -18,9 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.gateways import GatewayRows
-from mcp_optimizer.db.tool_uses import StoredUse
+from mcp_optimizer.db.history import StoredUse
+from mcp_optimizer.domain.caller import Risk
 from mcp_optimizer.domain.gateways import PeerGateway
-from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.runtime.signatures import OwnedNames, Signatures, new_owner
 from tests.e2e.made_keys import made_key, revoke
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, MODERN, answer_of, message

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.domain.caller import Role
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.browsers import browser_page, needs_chromium, shot
 from tests.e2e.made_keys import made_key

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.app.control.gateway_client import running_gateways
-from mcp_optimizer.app.control.sockets import identity, sockets
+from mcp_optimizer.app.control.wire import identity, sockets
 from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.runtime.sharing.places import made_folder
 from tests.conftest import PLAIN_SERVER, WriteServers

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.access.callers.keys import Wanted, new_key
-from mcp_optimizer.access.callers.known_keys import opened_keys
+from mcp_optimizer.access.callers.keys import Wanted, new_key, opened_keys
 from mcp_optimizer.catalog.ingestion import EmbeddingTurns
+from mcp_optimizer.domain.caller import Risk, Role
 from mcp_optimizer.domain.gateways import ChangeKind
-from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.tiers import ProfileName, Tier
 from tests.conftest import WriteServers, plain_server

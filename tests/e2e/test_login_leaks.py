@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from mcp import Client
 
-from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.domain.caller import Risk, Role
 from tests.e2e.logging_in import given, person_at, servers
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import MODERN, PATIENCE, HttpClient, message

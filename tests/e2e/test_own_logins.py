@@ -17,7 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.domain.caller import Risk, Role
 from tests.e2e.logging_in import given
 from tests.e2e.made_keys import made_key
 from tests.e2e.running import WARM, command

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mcp_optimizer.config.settings import load_settings
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from tests.e2e.made_keys import made_key
 from tests.e2e.running import Finished, command
 

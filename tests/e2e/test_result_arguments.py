@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Caller, Principal
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
 from tests.conftest import WriteServers, plain_server
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.identity.keys import new_key
+from mcp_optimizer.identity.vault import new_key
 from tests.e2e.running import COMMAND, WARM, Finished, command
 
 VALUE = "planted-5d41402abc4b"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.cli.service_files import MARK, GatewayService, launchd_plist, place_on, plan_for, systemd_unit
+from mcp_optimizer.cli.service import MARK, GatewayService, launchd_plist, place_on, plan_for, systemd_unit
 from mcp_optimizer.errors import ConfigurationError
 from tests.e2e.running import command
 

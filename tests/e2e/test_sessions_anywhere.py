@@ -15,8 +15,8 @@ import pytest
 from mcp import Client
 
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.tool_uses import StoredUse
-from mcp_optimizer.domain.principal import ANYONE
+from mcp_optimizer.db.history import StoredUse
+from mcp_optimizer.domain.caller import ANYONE
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 from tests.conftest import plain_server

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.domain.caller import Risk, Role
 from tests.conftest import WriteServers
 from tests.e2e.browsers import browser_page, needs_chromium, shot
 from tests.e2e.made_keys import made_key

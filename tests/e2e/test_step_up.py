@@ -16,7 +16,7 @@ from mcp_optimizer.access.callers.door import Door
 from mcp_optimizer.access.callers.signed_tokens import KeySet, SignedTokens
 from mcp_optimizer.access.callers.verification import Credentials
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.domain.credentials import TokenIssuer
 from mcp_optimizer.identity.web import Web
 from mcp_optimizer.serving.http import build_http_app
 from tests.conftest import WriteServers, plain_server

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from tests.conftest import WriteServers
 from tests.e2e.extended import TASKS, called, declaring, entry, extended_gateway, text_of, until_ready
 from tests.e2e.made_keys import made_key

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import ACCEPT, MODERN, message
 from tests.e2e.running import WARM

@@ -12,10 +12,10 @@ from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
-from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.python_text import Stubs
+from mcp_optimizer.gateway.servers import BuiltInServers
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.scripts.stubs import StubWriter
 from mcp_optimizer.search.lexical import Vocabulary

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.app.servers import server_specs
-from mcp_optimizer.catalog.known_servers import FAILED, FailedStart, failed_starts
+from mcp_optimizer.catalog.ingestion import FAILED, FailedStart, failed_starts
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Start
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.failure_kinds import FailureKind

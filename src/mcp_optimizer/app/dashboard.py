@@ -17,14 +17,12 @@ from mcp_optimizer.dashboard.audit_pages import AuditRoutes, AuditSources
 from mcp_optimizer.dashboard.caller_pages import CallerRoutes, CallerSources
 from mcp_optimizer.dashboard.guard import OWN_PAGE, Guard
 from mcp_optimizer.dashboard.login_pages import CALLBACK, LoginPages, LoginSources
-from mcp_optimizer.dashboard.monitoring import metrics_route
-from mcp_optimizer.dashboard.overview_routes import Dashboard, DashboardSources
+from mcp_optimizer.dashboard.overview_routes import Dashboard, DashboardSources, metrics_route
 from mcp_optimizer.dashboard.reception import Entrance, Reception
 from mcp_optimizer.dashboard.rule_pages import RuleRoutes, RuleSources
 from mcp_optimizer.dashboard.server_routes import FileChanges, ServerRoutes, ServerSources
 from mcp_optimizer.dashboard.settings_page import SettingsRoute
-from mcp_optimizer.dashboard.sign_in_host import SignInHost
-from mcp_optimizer.dashboard.sign_ins import SignIns
+from mcp_optimizer.dashboard.sign_ins import SignInHost, SignIns
 from mcp_optimizer.dashboard.signing_in import SignInForms
 from mcp_optimizer.dashboard.trial_pages import TrialRoutes, TrialSources
 from mcp_optimizer.dashboard.trust_pages import TrustRoutes, TrustSources
@@ -95,7 +93,7 @@ def _company_sign_ins(parts: Parts, guard: Guard) -> list[Route]:
     """The addresses for signing in with a token issuer, where the settings name one for that."""
     if (sign_ins := parts.credentials.sign_ins) is None:
         return []
-    from mcp_optimizer.dashboard.company_sign_ins import CompanySignInRoutes
+    from mcp_optimizer.dashboard.signing_in import CompanySignInRoutes
 
     return CompanySignInRoutes(guard, sign_ins, parts.trail).routes()
 
@@ -127,9 +125,8 @@ def _servers(parts: Parts, guard: Guard, changes: FileChanges | None, reloading:
 
 def _secrets(place: Path | str, parts: Parts) -> Secrets:
     # Loaded only here: cryptography takes a moment.
-    from mcp_optimizer.identity.keys import keys_of
     from mcp_optimizer.identity.secrets import Secrets
-    from mcp_optimizer.identity.vault import Vault
+    from mcp_optimizer.identity.vault import Vault, keys_of
 
     return Secrets(Vault(parts.storage.secrets, keys_of(place, os.environ)))
 

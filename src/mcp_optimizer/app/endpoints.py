@@ -19,8 +19,8 @@ from mcp_optimizer.app.part_options import is_open, is_transparent, selected_pro
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.app.setting_values import items
 from mcp_optimizer.catalog.tool_forms import Detail
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.domain.gateways import ChangeKind
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.worker_place import worker_name
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from mcp_optimizer.app.reloading import Reloading
     from mcp_optimizer.dashboard.overview_routes import Dashboard
-    from mcp_optimizer.domain.token_issuers import TokenIssuer
+    from mcp_optimizer.domain.credentials import TokenIssuer
 
 
 def command_answers(
@@ -123,9 +123,8 @@ def http_app(
     """/mcp, /health, /ready, and, if the settings want it, the dashboard."""
     from mcp_optimizer.access.callers.door import Door
     from mcp_optimizer.domain.addresses import is_loopback
-    from mcp_optimizer.serving.ended_sessions import EndedSessions
-    from mcp_optimizer.serving.http import admitted_hosts, build_http_app
-    from mcp_optimizer.serving.oauth import StepUp
+    from mcp_optimizer.serving.http import StepUp, admitted_hosts, build_http_app
+    from mcp_optimizer.serving.session_ids import EndedSessions
 
     settings = parts.settings
     is_for_all = is_open(settings, is_loopback=is_loopback(host))

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.gateway.starting_servers import Own, StartingServers
+from mcp_optimizer.gateway.servers import Own, StartingServers
 
 FIRST_LISTS = 10.0
 """Seconds that first requests wait for servers that are starting."""

@@ -35,7 +35,7 @@ from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
 from mcp_optimizer.metrics.tool_sizes import MANY, FormRecipe, Sizes, measured_in_processes
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.serving.client_habits import find_reply
+from mcp_optimizer.serving.own_tools import find_reply
 from mcp_optimizer.upstream.listing import read_dumps
 from mcp_optimizer.upstream.state import UpstreamState
 

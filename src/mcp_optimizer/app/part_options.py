@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.access.audit.audit_file import AuditOptions
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.access.policy.policy import Policy, RuleBook
 from mcp_optimizer.app.setting_values import items
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.compression.compress import Dialect
@@ -23,16 +22,16 @@ from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.config.settings_groups import ResultSettings
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.domain.caller import Clientele
+from mcp_optimizer.domain.credentials import TokenIssuer
 from mcp_optimizer.domain.own_tools import ScriptMode
-from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.savings import prices_of
 from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.results.calls import ResultOptions, Treatment
 from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.metadata import Price
-from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.runtime.signatures import OwnedNames
-from mcp_optimizer.upstream.parked import ParkingLimits
+from mcp_optimizer.upstream.questions import ParkingLimits
 from mcp_optimizer.upstream.state import PoolOptions
 
 if TYPE_CHECKING:

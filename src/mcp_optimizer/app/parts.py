@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer import __version__
 from mcp_optimizer.access.audit.trail import AuditTrail, SessionLabels
-from mcp_optimizer.access.callers.known_keys import KnownKeys
+from mcp_optimizer.access.callers.keys import KnownKeys
 from mcp_optimizer.access.callers.verification import Credentials
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rates import Rates
+from mcp_optimizer.access.policy.policy import Policy, Rates
 from mcp_optimizer.access.trust.pin_keeper import PinKeeper
 from mcp_optimizer.app.part_options import (
     audit_options,
@@ -42,11 +41,10 @@ from mcp_optimizer.app.shared_lists import SharedLists
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.admissions import ToolAdmission
 from mcp_optimizer.catalog.ingestion import Ingestion
-from mcp_optimizer.catalog.learned_holdings import LearnedHoldings
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes
-from mcp_optimizer.catalog.learned_use import LearnedUse
+from mcp_optimizer.catalog.learned_use import LearnedHoldings, LearnedUse
 from mcp_optimizer.catalog.own_listings import AdmitsShown, OwnListings
-from mcp_optimizer.catalog.own_views import OwnViews
+from mcp_optimizer.catalog.snapshot import OwnViews
 from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.compression.compress import Dialect, SchemaNotes
 from mcp_optimizer.compression.signature import Notes
@@ -55,13 +53,12 @@ from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.db.announcing import OtherGateways
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.caller import Clientele
+from mcp_optimizer.domain.caller import Clientele, Principal
 from mcp_optimizer.domain.gateways import ChangeKind
 from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode, own_tools
-from mcp_optimizer.domain.principal import Principal
-from mcp_optimizer.gateway.arrivals import Arrivals
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
+from mcp_optimizer.gateway.servers import Arrivals
 from mcp_optimizer.gateway.tasks import TaskBook
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.store import InVault, SecretRows
@@ -77,9 +74,9 @@ from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Learn, Results
 from mcp_optimizer.results.result_store import ResultStore, StoreLimits
-from mcp_optimizer.runtime.deferred_work import ForegroundGate
 from mcp_optimizer.runtime.local_names import LocalNames
 from mcp_optimizer.runtime.outgoing import Outgoing
+from mcp_optimizer.runtime.tasks import ForegroundGate
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.signpost_file import keep_signpost, read_signpost
 from mcp_optimizer.token_counter import TokenCounter
@@ -90,7 +87,7 @@ from mcp_optimizer.upstream.state import PoolOptions
 if TYPE_CHECKING:
     from mcp_optimizer.access.callers.company_sign_in import CompanySignIns
     from mcp_optimizer.app.serving_parts import GatewayPeers, ServingParts
-    from mcp_optimizer.domain.token_issuers import TokenIssuer
+    from mcp_optimizer.domain.credentials import TokenIssuer
     from mcp_optimizer.identity.vault import Vault
     from mcp_optimizer.scripts.runner import ScriptRunner
     from mcp_optimizer.scripts.stored import StoredScripts
@@ -423,8 +420,7 @@ def _kept_logins(settings: Settings, storage: Storage) -> SecretRows | None:
 
 
 def _vault(place: Path | str, storage: Storage) -> Vault:
-    from mcp_optimizer.identity.keys import keys_of
-    from mcp_optimizer.identity.vault import Vault
+    from mcp_optimizer.identity.vault import Vault, keys_of
 
     return Vault(storage.secrets, keys_of(place, os.environ))
 

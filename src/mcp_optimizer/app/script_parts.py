@@ -60,10 +60,9 @@ def script_runner(
     if not has_scripts(settings):
         return None
     from mcp_optimizer.scripts.checking import ScriptChecker
-    from mcp_optimizer.scripts.runner import ScriptRunner
-    from mcp_optimizer.scripts.suspended_scripts import WaitingScripts
+    from mcp_optimizer.scripts.runner import ScriptRunner, WaitingScripts
     from mcp_optimizer.scripts.workers import check_installed
-    from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits
+    from mcp_optimizer.upstream.questions import ParkedCalls, ParkingLimits
 
     check_installed()
     limits = settings.limits

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_optimizer.app.setting_values import check_driver, items
 from mcp_optimizer.config.serverfile.parser import given_servers, parse_server_file, read_server_file
-from mcp_optimizer.config.serverfile.self_reference import SAME_ADDRESS, is_own_address
+from mcp_optimizer.config.serverfile.recognised_servers import SAME_ADDRESS, is_own_address
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.config.serverfile.variables import LookUp, SecretValues
 from mcp_optimizer.config.settings import Settings

@@ -16,7 +16,7 @@ from mcp_optimizer.app.part_options import is_transparent
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.own_listings import OwnListings
-from mcp_optimizer.catalog.own_views import OwnViews
+from mcp_optimizer.catalog.snapshot import OwnViews
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.caller import Caller
@@ -24,13 +24,11 @@ from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.tasks import TaskBook, TaskRequests
 from mcp_optimizer.runtime.signatures import OwnedNames, Signatures, new_owner
 from mcp_optimizer.runtime.worker_place import worker_place
-from mcp_optimizer.serving.extensions.announcing import Extensions
-from mcp_optimizer.serving.extensions.apps import Apps
+from mcp_optimizer.serving.extensions.announcing import Apps, Extensions
 from mcp_optimizer.serving.extensions.skills import SkillMethods
 from mcp_optimizer.serving.extensions.tasks import Tasks
-from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.peers import Peers
+from mcp_optimizer.serving.peers import Forwarding, Peers
 from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.reporting import ServerNews

@@ -19,8 +19,7 @@ from operator import is_
 from mcp_optimizer.catalog.admissions import Admissions, AdmitsAll, ToolAdmission, WaitingListings
 from mcp_optimizer.catalog.building import BuiltIndex, IndexPlan, RunningTools, build, taken_over, wire_json
 from mcp_optimizer.catalog.embedding import Embedding, KnownVectors
-from mcp_optimizer.catalog.ingestion import Ingestion
-from mcp_optimizer.catalog.known_servers import RecalledServer
+from mcp_optimizer.catalog.ingestion import Ingestion, RecalledServer
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import CatalogTool, ServerText, ToolRecord
 from mcp_optimizer.config.serverfile.spec import ServerSpec

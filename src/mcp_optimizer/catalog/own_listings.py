@@ -2,7 +2,7 @@
 every tool once, whoever lists it.
 
 The index and everything that all callers share see of a tool only what its definitions for different callers have in
-common. Fed by the pool with the states of callers' own servers; read by `own_views`.
+common. Fed by the pool with the states of callers' own servers; read by `snapshot`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mcp_optimizer.catalog.admissions import AdmitsAll, ToolAdmission
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.tools import ServerText, ToolRecord
 from mcp_optimizer.compression.sentences import sentences
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.domain.pins import Admitted, HeldTool, own_pins_name
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.listing import Listing

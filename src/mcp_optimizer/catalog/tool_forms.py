@@ -16,11 +16,18 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.compression.abbreviate import abbreviated
-from mcp_optimizer.compression.compress import CompressedTool, Dialect, SchemaNotes, Step, compress, without_envelope
+from mcp_optimizer.compression.brief import abbreviated
+from mcp_optimizer.compression.compress import (
+    COMPRESSION,
+    CompressedTool,
+    Dialect,
+    SchemaNotes,
+    Step,
+    compress,
+    without_envelope,
+)
 from mcp_optimizer.compression.groups import Group, GroupPlan
 from mcp_optimizer.compression.signature import Notes, fair_share, say_once, signature
-from mcp_optimizer.compression.techniques import COMPRESSION
 from mcp_optimizer.domain.hidden_text import HIDDEN_TEXT
 from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import DefinitionForm, McpTool

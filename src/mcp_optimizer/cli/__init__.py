@@ -11,7 +11,7 @@ import typer
 from mcp_optimizer import __version__
 from mcp_optimizer.cli.command_options import CommandGroup, Panel
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.runtime.lazy_imports import load_later
+from mcp_optimizer.runtime.lazy import load_later
 from mcp_optimizer.runtime.terminal_text import printable
 
 PANELS: Final = {
@@ -80,7 +80,7 @@ def main() -> None:
     load_later(*SDK)
     try:
         if len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty():
-            from mcp_optimizer.cli.guided import lead
+            from mcp_optimizer.cli.setup import lead
 
             lead(program)
             return

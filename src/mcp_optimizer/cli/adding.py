@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_optimizer.cli.adding_steps import AddChoices, FilledEntry
+    from mcp_optimizer.config.packages.draft import Source
     from mcp_optimizer.config.packages.finding import Choice, FoundServer
-    from mcp_optimizer.config.packages.sources import Source
 
 _Source = Annotated[
     str,
@@ -96,9 +96,9 @@ def add(
 ) -> None:
     """Add a server to the server file: by command, address, package, bundle, or name in a registry."""
     from mcp_optimizer.cli.adding_steps import AddChoices, pairs
+    from mcp_optimizer.config.packages.draft import checked_name, source_of
     from mcp_optimizer.config.packages.finding import Choice
     from mcp_optimizer.config.packages.registry import PUBLIC_REGISTRY
-    from mcp_optimizer.config.packages.sources import checked_name, source_of
 
     if settings.demo:
         raise ConfigurationError("The demo has no server file; leave --demo away.")
@@ -165,7 +165,7 @@ class _Adding:
         return works
 
     def _chosen_name(self, found: FoundServer) -> str:
-        from mcp_optimizer.config.packages.sources import checked_name
+        from mcp_optimizer.config.packages.draft import checked_name
         from mcp_optimizer.config.serverfile.file_edits import file_text, with_entry
 
         name = checked_name(self._name or found.draft.name)
@@ -208,8 +208,7 @@ class _Adding:
             raise ConfigurationError("Nothing was changed.")
 
     async def _write(self, found: FoundServer, name: str, filled: FilledEntry, bundles: Path) -> None:
-        from mcp_optimizer.config.packages.bundles import unpacked
-        from mcp_optimizer.config.packages.manifests import manifest_name
+        from mcp_optimizer.config.packages.bundles import manifest_name, unpacked
         from mcp_optimizer.config.serverfile.file_edits import change_file, with_entry
 
         for stored, value in filled.secrets.items():

@@ -13,9 +13,8 @@ from typing import Any
 
 from mcp_optimizer.cli.command_gateway import started
 from mcp_optimizer.cli.terminal import asked_values, console, hidden_value, is_terminal, value_of_stdin, with_full_path
-from mcp_optimizer.config.packages.draft import Draft, Gap, WantedInput, entry_of
-from mcp_optimizer.config.packages.untrusted_text import environment_name, header_name
-from mcp_optimizer.config.serverfile.state_holders import kept_running, why_kept_running
+from mcp_optimizer.config.packages.draft import Draft, Gap, WantedInput, entry_of, environment_name, header_name
+from mcp_optimizer.config.serverfile.recognised_servers import kept_running, why_kept_running
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable

@@ -20,7 +20,7 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable_json
 
 if TYPE_CHECKING:
-    from mcp_optimizer.access.audit.verifying import Verified
+    from mcp_optimizer.access.audit.audit_file import Verified
     from mcp_optimizer.db.audit import AuditQuery
     from mcp_optimizer.domain.audit import AuditEntry
 
@@ -150,7 +150,7 @@ def _cut(text: str) -> str:
 
 
 def _verify(settings: Settings, file: Path | None, *, as_json: bool) -> None:
-    from mcp_optimizer.access.audit.verifying import kept_files, verify
+    from mcp_optimizer.access.audit.audit_file import kept_files, verify
 
     path = file or settings.audit_path
     if path is None:

@@ -20,20 +20,20 @@ from mcp_optimizer.config.settings import APP_NAME, Settings
 from mcp_optimizer.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mcp_optimizer.config.clients.backups import Backups
-    from mcp_optimizer.config.clients.finding import Machine
+    from mcp_optimizer.config.clients.applying import Backups
+    from mcp_optimizer.config.clients.files import Machine
 
 
 def this_machine() -> Machine:
     """Where clients are looked for."""
-    from mcp_optimizer.config.clients.finding import Machine
+    from mcp_optimizer.config.clients.files import Machine
 
     return Machine(Path.home(), os.environ, sys.platform, Path.cwd())
 
 
 def variables_of(path: Path) -> tuple[str, ...]:
     """The environment variables that a server file uses. An unreadable file is reported where it is used."""
-    from mcp_optimizer.config.clients.finding import LARGEST, content_of
+    from mcp_optimizer.config.clients.files import LARGEST, content_of
     from mcp_optimizer.config.serverfile.parser import servers_of
     from mcp_optimizer.config.serverfile.variables import variables_used
     from mcp_optimizer.config.textfiles.kinds import FileKind
@@ -50,7 +50,7 @@ def backups_of(settings: Settings) -> Backups:
     """The backups of clients' files, beside the database."""
     from platformdirs import user_data_path
 
-    from mcp_optimizer.config.clients.backups import Backups
+    from mcp_optimizer.config.clients.applying import Backups
 
     place = settings.database_place
     folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
@@ -66,7 +66,7 @@ PROGRAM = "mcp-optimizer-gateway"
 
 def this_program() -> list[str]:
     """The command that starts this program from any folder: a path, or uvx with our name and version."""
-    from mcp_optimizer.config.clients.own_entry import is_temporary
+    from mcp_optimizer.config.clients.connecting import is_temporary
 
     ending = ".exe" if sys.platform == "win32" else ""
     beside = Path(sys.executable).absolute().with_name(f"{PROGRAM}{ending}")

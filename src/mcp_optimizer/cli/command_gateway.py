@@ -20,7 +20,7 @@ import typer
 
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.runtime.lazy_imports import quick_imports
+from mcp_optimizer.runtime.lazy import quick_imports
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from mcp_optimizer.runtime.terminal_text import in_a_line, printable
 
 if TYPE_CHECKING:
     from mcp_optimizer.config.clients.connecting import FileChange
-    from mcp_optimizer.config.known_clients.entry_writing import OurGateway
+    from mcp_optimizer.config.known_clients.entry_spelling import OurGateway
     from mcp_optimizer.config.known_clients.program import ClientProgram
 
 _NAMED = 5
@@ -119,7 +119,7 @@ def _about_others(one: ClientOutcome) -> str:
 
 
 def _diff(change: FileChange, name: str) -> list[str]:
-    from mcp_optimizer.config.clients.preview import shown_change
+    from mcp_optimizer.config.clients.applying import shown_change
 
     ours = [name, change.entry, change.restored]
     return shown_change(change.before, change.text, str(change.place.path), change.place.kind, ours)
@@ -259,8 +259,7 @@ def _restore(settings: Settings, clients: list[ClientProgram], choices: ConnectC
     """Restore moved servers, file by file, and remove our entry from these files."""
     from pathlib import Path
 
-    from mcp_optimizer.config.clients.applying import take_out
-    from mcp_optimizer.config.clients.restoring import restoring
+    from mcp_optimizer.config.clients.applying import restoring, take_out
 
     machine, backups = this_machine(), backups_of(settings)
     for path in dict.fromkeys(Path(one.path) for client in clients for one in backups.moves(client.name)):
@@ -383,8 +382,8 @@ def _wanted(client: str, every: bool, choices: ConnectChoices) -> list[ClientPro
 
 def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
     """How clients reach us: a command with absolute paths, or the URL."""
-    from mcp_optimizer.config.clients.own_entry import is_temporary
-    from mcp_optimizer.config.known_clients.entry_writing import OurGateway
+    from mcp_optimizer.config.clients.connecting import is_temporary
+    from mcp_optimizer.config.known_clients.entry_spelling import OurGateway
 
     if url:
         if not url.startswith(("http://", "https://")) or re.search(r"\s|@", url):

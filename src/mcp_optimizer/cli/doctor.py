@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mcp_optimizer.app.optimizer import Optimizer
-    from mcp_optimizer.config.serverfile.entry_fixes import EntryFix
+    from mcp_optimizer.config.serverfile.file_edits import EntryFix
 
 
 def changes_of(row: dict[str, Any]) -> list[str]:
@@ -74,9 +74,9 @@ class Corrections:
 
 def corrections(settings: Settings) -> Corrections | None:
     """The corrections of the configured server file; None if it needs none, or cannot be read."""
-    from mcp_optimizer.config.serverfile.entry_fixes import entry_fixes
+    from mcp_optimizer.config.serverfile.file_edits import entry_fixes
     from mcp_optimizer.config.serverfile.parser import parse_server_file, servers_of
-    from mcp_optimizer.config.serverfile.self_reference import SAME_FILE
+    from mcp_optimizer.config.serverfile.recognised_servers import SAME_FILE
     from mcp_optimizer.config.textfiles.kinds import LARGEST, FileKind, UnreadableText
     from mcp_optimizer.config.textfiles.reading import parsed
     from mcp_optimizer.runtime.local_files import read_regular
@@ -351,7 +351,7 @@ async def _broken_scripts(optimizer: Optimizer) -> list[dict[str, str]]:
     scripts = optimizer.parts.stored_scripts
     if scripts is None:
         return []
-    from mcp_optimizer.app.control.script_facts import script_rows
+    from mcp_optimizer.app.control.command_facts import script_rows
 
     try:
         rows = await script_rows(scripts)

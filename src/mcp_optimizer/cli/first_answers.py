@@ -10,7 +10,7 @@ from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.extensions import WHILE_STARTING
 from mcp_optimizer.domain.own_tools import ScriptMode, tools_for
-from mcp_optimizer.runtime.lazy_imports import quick_imports
+from mcp_optimizer.runtime.lazy import quick_imports
 from mcp_optimizer.serving.early_answers import FirstRequests
 from mcp_optimizer.serving.signpost_file import read_signpost
 

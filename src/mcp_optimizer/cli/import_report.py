@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.cli.terminal import console, print_json, say_next
-from mcp_optimizer.config.clients.finding import FoundFile
+from mcp_optimizer.config.clients.files import FoundFile
 from mcp_optimizer.config.clients.importing import ImportOutcome, ImportPlan, PlannedEntry
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcp_optimizer.cli.importing import ImportChoices, PlannedMove, RulesToWrite
     from mcp_optimizer.config.known_clients.program import ClientProgram
-    from mcp_optimizer.domain.decisions import Rule
+    from mcp_optimizer.domain.caller import Rule
 
 _SIGNS = {ImportOutcome.TAKEN: "+", ImportOutcome.SKIPPED: "-", ImportOutcome.REFUSED: "!"}
 _WIDEST = 28
@@ -73,7 +73,7 @@ def report(
 
 def show_moves(moves: Sequence[PlannedMove], rules: RulesToWrite) -> None:
     """Show the changes of clients' files before they are made, and the rules."""
-    from mcp_optimizer.config.clients.preview import shown_change
+    from mcp_optimizer.config.clients.applying import shown_change
 
     out = console()
     for move in moves:

@@ -24,11 +24,11 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted
 
 if TYPE_CHECKING:
-    from mcp_optimizer.config.clients.backups import Backups
-    from mcp_optimizer.config.clients.finding import FoundFile, Machine
+    from mcp_optimizer.config.clients.applying import Backups
+    from mcp_optimizer.config.clients.files import FoundFile, Machine
     from mcp_optimizer.config.clients.importing import ImportPlan, PlannedEntry
     from mcp_optimizer.config.clients.permissions import CarriedRules
-    from mcp_optimizer.domain.decisions import Rule
+    from mcp_optimizer.domain.caller import Rule
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -141,7 +141,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 def _files(source: str, machine: Machine) -> list[FoundFile]:
     """The files to look at. A file that the user names must exist and be readable."""
-    from mcp_optimizer.config.clients.finding import file_named, found_files, places
+    from mcp_optimizer.config.clients.files import file_named, found_files, places
     from mcp_optimizer.config.known_clients.table import CLIENTS
 
     if not source:
@@ -170,7 +170,7 @@ def _check_found(plan: ImportPlan, source: str, wanted: list[str] | Any) -> None
 
 def _server_file(path: Path) -> ServerFile:
     """Our server file. One that cannot be parsed is never edited."""
-    from mcp_optimizer.config.clients.finding import LARGEST, content_of
+    from mcp_optimizer.config.clients.files import LARGEST, content_of
     from mcp_optimizer.config.serverfile.parser import servers_of
     from mcp_optimizer.config.textfiles.kinds import FileKind
     from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
@@ -259,7 +259,7 @@ class PlannedMove:
 
 def _moves(plan: ImportPlan) -> tuple[list[PlannedMove], list[str]]:
     """The changes of files whose servers are now in ours. A file that cannot be changed does not stop the others."""
-    from mcp_optimizer.config.clients.moving import switched_off
+    from mcp_optimizer.config.clients.connecting import switched_off
     from mcp_optimizer.config.textfiles.editing import CannotEdit
 
     moves: list[PlannedMove] = []
@@ -293,7 +293,7 @@ def _agree(moves: list[PlannedMove], rules: RulesToWrite, choices: ImportChoices
 
 def _carry_out(moves: list[PlannedMove], backups: Backups) -> tuple[list[PlannedEntry], list[str]]:
     """Write clients' files, and keep a copy of each from before, with the names of the moved servers."""
-    from mcp_optimizer.config.clients.backups import Backup, digest
+    from mcp_optimizer.config.clients.applying import Backup, digest
     from mcp_optimizer.config.textfiles.writing import replace_file
 
     moved: list[PlannedEntry] = []

@@ -20,7 +20,7 @@ from mcp_optimizer.cli.command_gateway import run
 from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings
-from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.domain.caller import Risk, Role
 from mcp_optimizer.errors import ConfigurationError, OptimizerError, listed, quoted
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 
@@ -130,7 +130,7 @@ def revoke_key(*, settings: Settings, name: _Revoked = "", holder: _AllOf = "") 
 
 @asynccontextmanager
 async def _keys(settings: Settings) -> AsyncIterator[StoredKeys]:
-    from mcp_optimizer.access.callers.known_keys import opened_keys
+    from mcp_optimizer.access.callers.keys import opened_keys
     from mcp_optimizer.app.setting_values import place_of
 
     async with opened_keys(place_of(settings, "Keys")) as keys:

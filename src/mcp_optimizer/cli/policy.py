@@ -12,7 +12,7 @@ from mcp_optimizer.cli.command_gateway import FreshFlag, Inquiry, run, started
 from mcp_optimizer.cli.command_options import CommandGroup, JsonFlag, with_settings
 from mcp_optimizer.cli.terminal import console, print_json
 from mcp_optimizer.config.settings import Settings
-from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Risk
+from mcp_optimizer.domain.caller import ANYONE, LOCAL_PRINCIPAL, Principal, Risk
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
 from mcp_optimizer.runtime.patterns import regex
 
@@ -93,7 +93,7 @@ async def _keys(settings: Settings) -> dict[str, Principal]:
     place = settings.database_place
     if place is None:
         return {}
-    from mcp_optimizer.access.callers.known_keys import opened_keys
+    from mcp_optimizer.access.callers.keys import opened_keys
 
     async with opened_keys(place) as keys:
         found = await keys.all()

@@ -83,7 +83,7 @@ async def _show(name: str, address: str, version: str, as_json: bool) -> None:
 
 
 def _facts(server: ListedServer) -> dict[str, Any]:
-    from mcp_optimizer.config.packages.server_json import ways_to_run
+    from mcp_optimizer.config.packages.registry import ways_to_run
 
     facts = {"name": server.name, "version": server.version, "status": server.condition.value}
     return {**facts, "description": server.description, "packages": ways_to_run(server.document)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL
+from mcp_optimizer.domain.caller import ANYONE, LOCAL_PRINCIPAL
 from mcp_optimizer.metrics.reduction import change_in_words
 from mcp_optimizer.runtime.terminal_text import counted, printable
 

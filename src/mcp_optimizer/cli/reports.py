@@ -121,7 +121,7 @@ async def _report(
     fresh: bool,
 ) -> None:
     from mcp_optimizer.cli.report_tables import show_report
-    from mcp_optimizer.metrics.report_json import report_values
+    from mcp_optimizer.metrics.report import report_values
 
     begin = read_since(since, datetime.now().astimezone())
     found = await report_on(settings, tools_dir, begin, everything=everything, measured=as_json, fresh=fresh)
@@ -149,8 +149,8 @@ async def report_on(
     With `measured`, includes what the parts of each tool cost in each phase.
     """
     from mcp_optimizer.app.part_options import selected_profile
-    from mcp_optimizer.metrics.phases import NO_TARGETS, measurements
     from mcp_optimizer.metrics.report import make_report
+    from mcp_optimizer.metrics.tool_sizes import NO_TARGETS, measurements
     from mcp_optimizer.token_counter import TokenCounter
     from mcp_optimizer_demo.targets import KANBAN_TARGETS
 

@@ -174,7 +174,7 @@ def list_scripts(
 @with_settings()
 def show(name: _Name, *, settings: Settings, only_source: _Source = False, as_json: JsonFlag = False) -> None:
     """Show a stored script: its parameters, its tools and its source."""
-    from mcp_optimizer.app.control.script_facts import script_facts
+    from mcp_optimizer.app.control.command_facts import script_facts
 
     script = run(_named(settings, name))
     if as_json:
@@ -301,7 +301,7 @@ def _states(inquiry: Inquiry) -> list[dict[str, Any]] | None:
 
 
 async def _stored_rows(settings: Settings) -> list[dict[str, Any]]:
-    from mcp_optimizer.app.control.script_facts import NOT_CHECKED, script_facts
+    from mcp_optimizer.app.control.command_facts import NOT_CHECKED, script_facts
 
     async with _stored(settings) as stored:
         found = await stored.all(_MOST_LISTED)

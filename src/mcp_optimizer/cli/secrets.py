@@ -114,7 +114,7 @@ async def _rotate(settings: Settings) -> None:
     async with _secrets(settings) as secrets:
         count = await secrets.rotate()
     await record_act(settings, "secret/rotate")
-    from mcp_optimizer.identity.keys import VARIABLE
+    from mcp_optimizer.identity.vault import VARIABLE
 
     given = f" You can remove the old key from {VARIABLE} now." if os.environ.get(VARIABLE) else ""
     print(f"Encrypted {counted(count, 'secret')} with a new key.{given}")

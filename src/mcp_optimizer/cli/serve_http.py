@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from mcp_optimizer.cli.serving_process import GRACE_SECONDS, STOP_SECONDS, Signals, command_socket, end_at_the_latest
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import CatalogError, ConfigurationError
-from mcp_optimizer.runtime.lazy_imports import quick_imports
+from mcp_optimizer.runtime.lazy import quick_imports
 from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.runtime.worker_place import WorkerPlace, worker_place
 
@@ -214,7 +214,7 @@ async def _somebody_may_call(settings: Settings, host: str) -> None:
             f"Serving on {host} needs callers with keys, which are kept in the catalog database, and --database none "
             f"stores nothing. Use a file or PostgreSQL, {how}."
         )
-    from mcp_optimizer.access.callers.known_keys import opened_keys
+    from mcp_optimizer.access.callers.keys import opened_keys
 
     try:
         async with opened_keys(place) as keys:

@@ -107,7 +107,7 @@ async def command_socket(
     optimizer: Optimizer, address: str = "", clients: Callable[[], int] | None = None
 ) -> AsyncIterator[ControlListener]:
     """While open, commands such as `find` and `logs` can query this gateway. `clients` counts those that share it."""
-    from mcp_optimizer.app.control.sockets import identity
+    from mcp_optimizer.app.control.wire import identity
 
     listener = optimizer.control(address, clients)
     await listener.start(identity(optimizer.settings), os.environ)

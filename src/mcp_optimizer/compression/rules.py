@@ -12,14 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from mcp_optimizer.compression.cues import BINDING, HINTING, TELLING, of_a_description, of_a_note, plainly
 from mcp_optimizer.compression.notes import first_sentence, opening, restates
 from mcp_optimizer.compression.sentences import (
+    BINDING,
+    HINTING,
     LONGEST,
+    TELLING,
     clause_before,
     cut,
     ended,
+    of_a_description,
+    of_a_note,
     plain,
+    plainly,
     sentences,
     shortest,
     units,

@@ -22,8 +22,12 @@ from mcp_optimizer.config.settings_groups import (
     SettingsOrigin,
     SharingSettings,
     enough_tokens,
+    explained,
+    from_environment,
+    from_file,
+    is_elsewhere,
+    refuse_unknown,
 )
-from mcp_optimizer.config.settings_sources import explained, from_environment, from_file, is_elsewhere, refuse_unknown
 from mcp_optimizer.config.trusted_files import APP_NAME as APP_NAME
 from mcp_optimizer.config.trusted_files import SERVER_FILE, SETTINGS_FILE, FolderFile, folder_file, refuse_untrusted
 from mcp_optimizer.domain.addresses import browser_address, readable_database

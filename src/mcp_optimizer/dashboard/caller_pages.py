@@ -34,11 +34,10 @@ from mcp_optimizer.dashboard.page_parts import (
     text_field,
     word,
 )
-from mcp_optimizer.dashboard.sign_in_host import listening_at
+from mcp_optimizer.dashboard.sign_ins import listening_at
 from mcp_optimizer.dashboard.visitor import ActRecorder, Visitor, visitor_of
-from mcp_optimizer.domain.credentials import ApiKey
-from mcp_optimizer.domain.principal import Risk, Role
-from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.domain.caller import Risk, Role
+from mcp_optimizer.domain.credentials import ApiKey, TokenIssuer
 from mcp_optimizer.errors import CatalogError, ConfigurationError, listed
 from mcp_optimizer.runtime.patterns import regex
 

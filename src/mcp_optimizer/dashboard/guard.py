@@ -19,7 +19,7 @@ from mcp_optimizer.dashboard.html import Child, el
 from mcp_optimizer.dashboard.page_parts import frame, message_page, named
 from mcp_optimizer.dashboard.reception import NotAdmitted, Reception, no_role
 from mcp_optimizer.dashboard.visitor import VISITOR_KEY, Visitor
-from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.domain.caller import Role
 
 
 def sign_in_page(problem: str = "", *, takes_a_key: bool = True, companies: Mapping[str, str] | None = None) -> str:

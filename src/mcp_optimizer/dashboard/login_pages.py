@@ -23,9 +23,9 @@ from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec
 from mcp_optimizer.dashboard.guard import OWN_PAGE, Guard, sent_parts
 from mcp_optimizer.dashboard.html import Child, Html, el
 from mcp_optimizer.dashboard.page_parts import frame, moment, state_mark
-from mcp_optimizer.dashboard.sign_in_host import listening_at
+from mcp_optimizer.dashboard.sign_ins import listening_at
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal, Role
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Principal, Role
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.login import LoginStatus

@@ -1,4 +1,4 @@
-"""Serves the overview, the catalog, single tools and the search from the gateway and its history. Changes nothing.
+"""Serves the overview, the catalog, single tools, the search, the page's live events and `/metrics`. Changes nothing.
 
 Built by the composition root with the parts it may read; `guard` decides who may see it.
 """
@@ -6,23 +6,23 @@ Built by the composition root with the parts it may read; `guard` decides who ma
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.dashboard.guard import Guard
-from mcp_optimizer.dashboard.html import Html
-from mcp_optimizer.dashboard.live_events import LiveEvents
+from mcp_optimizer.dashboard.html import Html, visible
 from mcp_optimizer.dashboard.overview_pages import (
     DAYS,
     PAGE,
@@ -37,22 +37,108 @@ from mcp_optimizer.dashboard.overview_pages import (
     overview_page,
     tool_page,
 )
-from mcp_optimizer.dashboard.page_parts import message_page, page_number
+from mcp_optimizer.dashboard.page_parts import message_page, moment, page_number, subject, who_asked
 from mcp_optimizer.dashboard.search_page import Finding, SearchPage, found_page, search_page
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
-from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.caller import Caller, Principal
 from mcp_optimizer.domain.events import Event, ToolKey
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.advice import troubles
+from mcp_optimizer.metrics.prometheus import Meters
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
+
+
+# Streams events to the page's script as they happen. A stream ends when its viewer's key or sign-in ends.
+
+_KEEP_ALIVE = 15.0
+_MOST_WATCHING = 100
+"""Pages that may receive events at a time."""
+
+
+class LiveEvents:
+    """The stream of events, for a limited number of viewers."""
+
+    def __init__(self, recorder: Recorder, guard: Guard, which: str = "") -> None:
+        """`which`: the gateway of the events; other gateways have their own streams."""
+        self._which = which
+        self._recorder = recorder
+        self._guard = guard
+        self._ending = asyncio.Event()
+        self._watching = 0
+
+    def routes(self) -> list[Route]:
+        return [Route("/events", self._guard.data(self._events))]
+
+    def end(self) -> None:
+        """Disconnects the viewers."""
+        self._ending.set()
+
+    async def _events(self, request: Request) -> Response:
+        if self._watching >= _MOST_WATCHING:
+            return PlainTextResponse("Too many viewers.", status_code=503, headers={"Retry-After": "60"})
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(self._stream(request), media_type="text/event-stream", headers=headers)
+
+    async def _stream(self, request: Request) -> AsyncIterator[str]:
+        ending = asyncio.ensure_future(self._ending.wait())
+        getting: asyncio.Task[Event] | None = None
+        self._watching += 1
+        try:
+            with self._recorder.watched() as queue:
+                yield ": hello\n\n"
+                while not ending.done():
+                    getting = getting or asyncio.ensure_future(queue.get())
+                    await asyncio.wait({getting, ending}, timeout=_KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED)
+                    if not await self._guard.still_admits(request):
+                        return
+                    if getting.done():
+                        event, getting = getting.result(), None
+                        yield f"data: {json.dumps({**event_values(event), 'gateway': visible(self._which)})}\n\n"
+                    else:
+                        yield ": still here\n\n"
+        finally:
+            # Also runs if the viewer has left, which cancels this at any await.
+            self._watching -= 1
+            ending.cancel()
+            if getting is not None:
+                getting.cancel()
+
+
+def event_values(event: Event) -> dict[str, Any]:
+    """An event for the page's script; every name is made visible, as on the pages themselves."""
+    which, href = subject(event)
+    return {
+        "at": moment(event.at),
+        "kind": event.kind.value,
+        "which": visible(which),
+        "href": href,
+        "client": visible(who_asked(event)),
+        "tokens": event.tokens,
+        "milliseconds": event.milliseconds,
+        "outcome": event.outcome.value,
+        "cached": event.cached,
+        "truncated": event.truncated,
+    }
+
+
+# `/metrics`: the metrics for Prometheus, behind the guard.
+
+
+def metrics_route(meters: Meters, guard: Guard) -> Route:
+    async def metrics(request: Request) -> Response:
+        # In a thread, because the first request may have to load the tokenizer.
+        content, kind = await asyncio.to_thread(meters.exposition, request.headers.get("accept", ""))
+        return Response(content, headers={"Content-Type": kind})
+
+    return Route("/metrics", guard.data(metrics))
+
 
 _DAY = 86_400
 _MOST_EVENTS = 50_000

@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from mcp_optimizer.access.callers.door import Denied, Door
-from mcp_optimizer.access.callers.keys import PREFIX, id_of
-from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected
+from mcp_optimizer.access.callers.keys import PREFIX, CannotVerify, Rejected, id_of
 from mcp_optimizer.access.callers.verification import Credentials
-from mcp_optimizer.dashboard.sign_in_host import SignInHost, is_shared, port_of
-from mcp_optimizer.dashboard.sign_ins import LASTS, SignIns
+from mcp_optimizer.dashboard.sign_ins import LASTS, SignInHost, SignIns, is_shared, port_of
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.addresses import is_loopback
+from mcp_optimizer.domain.caller import ANYONE, LOCAL_PRINCIPAL, Principal, Role
 from mcp_optimizer.domain.credentials import SignInKind
-from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal, Role
 from mcp_optimizer.errors import CatalogError, ConfigurationError
 
 if TYPE_CHECKING:

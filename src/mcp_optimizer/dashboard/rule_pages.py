@@ -36,8 +36,7 @@ from mcp_optimizer.dashboard.page_parts import (
     word,
 )
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
-from mcp_optimizer.domain.decisions import RiskClass, Rule
-from mcp_optimizer.domain.principal import ANYONE, HOLDER, LOCAL_PRINCIPAL, Principal, Risk
+from mcp_optimizer.domain.caller import ANYONE, HOLDER, LOCAL_PRINCIPAL, Principal, Risk, RiskClass, Rule
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.resolving import meant
 

@@ -35,14 +35,15 @@ from mcp_optimizer.config.serverfile.variables import secrets_used
 from mcp_optimizer.dashboard.guard import Guard, form_of, sent_parts
 from mcp_optimizer.dashboard.html import join
 from mcp_optimizer.dashboard.page_parts import message_page, named, server_page_href
-from mcp_optimizer.dashboard.server_form import NewServer, new_server
 from mcp_optimizer.dashboard.server_pages import (
     PATH,
+    NewServer,
     ServerPage,
     ServerPageContext,
     ServerShown,
     ServersPage,
     log_part,
+    new_server,
     now_part,
     removal_page,
     server_page,

@@ -45,8 +45,7 @@ from mcp_optimizer.dashboard.trial_form import (
     readable_json,
 )
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Caller, Risk
 from mcp_optimizer.errors import InvalidArguments, OptimizerError, TooManyCalls
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.largejson.raw import has_large, plain

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.domain.audit import AuditEntry, Trail
-from mcp_optimizer.domain.principal import Principal, Role
+from mcp_optimizer.domain.caller import Principal, Role
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Dialect, Row, and_, case, func, insert, or_, select
 
+from mcp_optimizer.db.history import StoredUse
 from mcp_optimizer.db.tables import audit
-from mcp_optimizer.db.tool_uses import StoredUse
 from mcp_optimizer.db.transactions import Transactions, milliseconds
 from mcp_optimizer.domain.audit import AuditEntry
 

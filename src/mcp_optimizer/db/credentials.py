@@ -14,9 +14,9 @@ from sqlalchemy import ColumnElement, Row, and_, case, delete, func, insert, or_
 from mcp_optimizer.db.gateways import announce
 from mcp_optimizer.db.tables import api_key, sign_in
 from mcp_optimizer.db.transactions import Transactions, milliseconds
+from mcp_optimizer.domain.caller import Risk, Role
 from mcp_optimizer.domain.credentials import ApiKey, SignIn, SignInKind
 from mcp_optimizer.domain.gateways import ChangeKind
-from mcp_optimizer.domain.principal import Risk, Role
 
 _ENDED_KNOWN_MS = 7 * 86_400_000
 """How long a key that was replaced is still known, so that its use can be answered with what has become of it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcp_optimizer.runtime.lazy_imports import load_later
+from mcp_optimizer.runtime.lazy import load_later
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio.engine import AsyncConnection, AsyncEngine, create_async_engine

@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, insert, select
 
 from mcp_optimizer.db.tables import stored_script
 from mcp_optimizer.db.transactions import Transactions
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from mcp_optimizer.domain.stored_script import ParameterType, ScriptParameter, StoredScript, UsedTool
 
 logger = logging.getLogger(__name__)

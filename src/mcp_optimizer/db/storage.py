@@ -23,18 +23,15 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with the rest of the start.
     from mcp_optimizer.db.audit import StoredAudit
-    from mcp_optimizer.db.catalog import Catalog
+    from mcp_optimizer.db.catalog import Catalog, StoredForms, StoredShapes
     from mcp_optimizer.db.credentials import StoredKeys, StoredSignIns
     from mcp_optimizer.db.database import Database
-    from mcp_optimizer.db.definition_forms import StoredForms, StoredShapes
     from mcp_optimizer.db.gateways import GatewayRows, StoredAnnouncements
-    from mcp_optimizer.db.history import History
-    from mcp_optimizer.db.kept_results import KeptResults
+    from mcp_optimizer.db.history import History, PromotedTools, StoredUse
+    from mcp_optimizer.db.kept_results import KeptResults, TaskRows
     from mcp_optimizer.db.pins import StoredPins
     from mcp_optimizer.db.scripts import ScriptRows
     from mcp_optimizer.db.secrets import StoredSecrets
-    from mcp_optimizer.db.tasks import TaskRows
-    from mcp_optimizer.db.tool_uses import PromotedTools, StoredUse
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +104,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.definition_forms import StoredForms
+        from mcp_optimizer.db.catalog import StoredForms
 
         return StoredForms(self._database)
 
@@ -116,7 +113,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.tool_uses import StoredUse
+        from mcp_optimizer.db.history import StoredUse
 
         return StoredUse(self._database)
 
@@ -125,7 +122,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.definition_forms import StoredShapes
+        from mcp_optimizer.db.catalog import StoredShapes
 
         return StoredShapes(self._database)
 
@@ -220,7 +217,7 @@ class Storage:
         await self.opened()
         if self._database is None:
             return None
-        from mcp_optimizer.db.tool_uses import PromotedTools
+        from mcp_optimizer.db.history import PromotedTools
 
         return PromotedTools(self._database)
 
@@ -234,7 +231,7 @@ class Storage:
     async def tasks(self) -> TaskRows | None:
         """The tasks that clients ask for; in memory if the gateway has no database, None while it is not open."""
         database = await self._here_or_in_memory()
-        from mcp_optimizer.db.tasks import TaskRows
+        from mcp_optimizer.db.kept_results import TaskRows
 
         return None if database is None else TaskRows(database)
 
@@ -276,8 +273,7 @@ class Storage:
         await self._read_uses(self._database)
 
     async def _read_uses(self, database: Database) -> None:
-        from mcp_optimizer.db.history import History
-        from mcp_optimizer.db.tool_uses import SharedUses
+        from mcp_optimizer.db.history import History, SharedUses
 
         counted = History(database, self._configuration).call_counts
         try:
@@ -293,7 +289,7 @@ class Storage:
         """Use the counts that another gateway made; returns whether they differ from the previous ones."""
         if self._database is None or self._configuration is None:
             return False
-        from mcp_optimizer.db.tool_uses import SharedUses
+        from mcp_optimizer.db.history import SharedUses
 
         before = self.uses
         try:

@@ -1,17 +1,291 @@
-"""The caller of a tool: whose results are kept and cached, what events record, and how a server can reach the client.
+"""The caller of a tool: its verified identity and permissions, whose results are kept and cached, what events record,
+and how a server can reach the client.
 
-Values and a protocol; knows no transport.
+Values and a protocol; knows no transport. `access` verifies and decides.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from enum import Enum
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from mcp_optimizer.domain.decisions import Decision
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
+# A verified caller's identity and the permissions that come with it.
+
+
+class Risk(StrEnum):
+    """The worst that a tool may do, in increasing order."""
+
+    READ = "read"
+    WRITE = "write"
+    DESTRUCTIVE = "destructive"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    def covers(self, other: Risk) -> bool:
+        """Whether permission for this class includes the other."""
+        return self.rank >= other.rank
+
+
+_RANKS = {Risk.READ: 0, Risk.WRITE: 1, Risk.DESTRUCTIVE: 2}
+
+
+class Role(StrEnum):
+    """A role on the dashboard, in increasing order of permissions."""
+
+    NONE = "none"
+    SEE = "see"
+    MANAGE = "manage"
+
+    def covers(self, other: Role) -> bool:
+        """Whether this role includes the permissions of the other."""
+        order = list(Role)
+        return order.index(self) >= order.index(other)
+
+
+HOLDER = "holder"
+"""What the id and the name of a person with keys begin with. Ids of tokens begin otherwise, and no issuer has this
+name, so a key is never the person that a token speaks for.
+"""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """One verified caller, or the one that stands for all unverified callers.
+
+    Two callers with different `id`s share nothing. `name` is what rules match and people read; it starts with the
+    source that vouches for it (`key:ci`, `holder:ada`, `corp:alice`), so no caller can take the name of a caller of
+    another kind.
+    """
+
+    id: str
+    name: str
+    tenant: str = ""
+    """The tenant of this caller, if a claim names one."""
+    servers: frozenset[str] | None = None
+    """The servers that it may use; None: all."""
+    risk: Risk = Risk.DESTRUCTIVE
+    """The highest risk class of tools that it may call."""
+    profile: str | None = None
+    """The profile of registered tools that it gets."""
+    role: Role = Role.NONE
+    scopes: frozenset[str] | None = None
+    """The scopes of its token; None: it has no token, so no scope can be missing."""
+    classes: frozenset[Risk] | None = None
+    """The risk classes for which its token's scopes suffice; None: all. It sees tools of other classes, because a
+    client can get a token with more scopes, but cannot call them.
+    """
+    calls_per_minute: int | None = None
+    """Its own rate limit; None: that of the settings, 0: none."""
+    groups: frozenset[str] = frozenset()
+    """The groups and roles that a claim of its token names. Texts of the issuer: never patterns, never callers."""
+    is_verified: bool = True
+    key: str = ""
+    """The name of the key with which it came, if it may have several."""
+    claims: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What its verified token says, for entries that act with it. Two principals that differ only here are equal."""
+
+    @property
+    def name_in_audit(self) -> str:
+        """Who it is and, if it has several keys, by which one. No holder contains a space."""
+        return f"{self.name} by key {self.key}" if self.key else self.name
+
+    @property
+    def is_one_of_many(self) -> bool:
+        """Whether there may be other callers with whom it must share resources."""
+        return self.is_verified and self is not LOCAL_PRINCIPAL
+
+    @cached_property
+    def is_limited(self) -> bool:
+        """Whether some servers or risk classes are closed to it, whatever the rules say."""
+        return self.servers is not None or self.risk is not Risk.DESTRUCTIVE
+
+
+LOCAL_PRINCIPAL = Principal("local", "local", role=Role.MANAGE)
+"""The user who started the gateway and uses it on stdio, by the command line or as a library."""
+
+ANYONE = Principal("anyone", "anyone", role=Role.SEE, is_verified=False)
+"""Every caller that reaches an open gateway over HTTP. The gateway cannot tell them apart."""
+
+
+# What a caller may do with a tool, and why. Frozen values; `access/policy` decides.
+
+
+class Effect(StrEnum):
+    """The outcome of a decision."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    """Allowed each time a person agrees."""
+    DENY = "deny"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of the settings file. An omitted field matches everything; patterns are globs."""
+
+    effect: Effect
+    server: str = "*"
+    tool: str = "*"
+    risk: Risk | None = None
+    """The risk class of the tools that it applies to; None: every class."""
+    caller: str = "*"
+    """The names of the callers that it applies to."""
+    reason: str = ""
+    """Shown to the caller who is refused, or to the person who is asked."""
+    group: str | None = None
+    """It applies only to callers in a group with such a name; None: to all."""
+
+
+class RiskClass(NamedTuple):
+    """The risk class of a tool, and its source: "override", "annotations", "name" or "default".
+
+    A named tuple, because it is a cache key for decisions and hashing a dataclass takes long.
+    """
+
+    risk: Risk
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a caller may call a tool."""
+
+    effect: Effect
+    because: str
+    """The source of the decision, for people: "rule 3 of the settings", "the key's servers", "no rule matches"."""
+    risk: RiskClass
+    reason: str = ""
+    """The reason stated in the rule, if any."""
+
+    @property
+    def is_denied(self) -> bool:
+        return self.effect is Effect.DENY
+
+
+# Values of an entry that differ from caller to caller: `${caller.email}` and the like in its headers and variables.
+# Only what a verified credential says of its holder is used, and only if it is harmless where it goes. No message
+# repeats a value: it is personal.
+
+LONGEST_VALUE: Final = 1_000
+"""Maximum characters of one value of a caller."""
+_LONGEST_CLAIM_NAME: Final = 200
+_CLAIM: Final = "claim."
+_ONLY_WHOLE: Final = ("name", "id")
+_FIELDS: Final = ("email", *_ONLY_WHOLE)
+_ADDRESS: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_HARMLESS_INSIDE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~@+-]*")
+"""What may stand inside a longer text: nothing that separates parts of a header, an address, a path or a command."""
+
+
+class CallerValueMissing(Exception):
+    """A value of the caller that an entry needs is missing, or cannot be used where the entry puts it."""
+
+
+@dataclass(frozen=True)
+class CallerField:
+    """One `${caller.…}`: `email`, `name`, `id`, or `claim.` with the name of a claim."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class CallerText:
+    """The value of one header or variable, with the values of the caller in it."""
+
+    kind: str
+    """`headers` or `env`."""
+    name: str
+    pieces: tuple[str | CallerField, ...] = field(repr=False)
+
+    def of(self, caller: Principal) -> str:
+        """The text for this caller; raises CallerValueMissing."""
+        is_whole = len(self.pieces) == 1
+        return "".join(
+            piece if isinstance(piece, str) else self._checked(piece, caller, is_whole=is_whole)
+            for piece in self.pieces
+        )
+
+    def _checked(self, wanted: CallerField, caller: Principal, *, is_whole: bool) -> str:
+        value, what = _value(wanted, caller)
+        where = f"its {'header' if self.kind == 'headers' else 'variable'} {self.name!r}"
+        if value is None:
+            raise CallerValueMissing(f"{where} needs {what}")
+        if not value or len(value) > LONGEST_VALUE:
+            size = "empty" if not value else f"longer than {LONGEST_VALUE:,} characters"
+            raise CallerValueMissing(f"{where} needs {what}, which is {size}")
+        is_plain = value.isprintable() and value == value.strip()
+        if not is_plain or (self.kind == "headers" and not value.isascii()):
+            raise CallerValueMissing(f"{where} cannot have {what}: it has characters that are not allowed there")
+        if not is_whole and not _HARMLESS_INSIDE.fullmatch(value):
+            raise CallerValueMissing(
+                f"{where} cannot have {what} inside a longer text: it has characters with a meaning of their own"
+            )
+        return value
+
+
+def problem_of(name: str, *, is_whole: bool) -> str:
+    """What is wrong with a `${caller.NAME}` of an entry, whoever calls; empty if nothing is."""
+    if name in _ONLY_WHOLE and not is_whole:
+        return "has characters with a meaning of their own, so it must be the whole value"
+    if name in _FIELDS:
+        return ""
+    claim = name.removeprefix(_CLAIM) if name.startswith(_CLAIM) else ""
+    if 0 < len(claim) <= _LONGEST_CLAIM_NAME:
+        return ""
+    return "is not known; use ${caller.email}, ${caller.name}, ${caller.id} or ${caller.claim.NAME}"
+
+
+def claim_at(claims: Mapping[str, Any], name: str) -> Any:
+    """The claim of a name: the one that is called so, dots included, or else one inside others, as in
+    `realm_access.roles`; None if there is none.
+    """
+    if name in claims:
+        return claims[name]
+    inside: Any = claims
+    for part in name.split("."):
+        inside = inside.get(part) if isinstance(inside, Mapping) else None
+    return inside
+
+
+def _value(wanted: CallerField, caller: Principal) -> tuple[str | None, str]:
+    """The value, None if there is none, and what was looked for, for messages."""
+    if wanted.name == "name":
+        return caller.name, "the caller's name"
+    if wanted.name == "id":
+        return caller.id, "the caller's id"
+    if wanted.name == "email":
+        return _email(caller)
+    claim = wanted.name.removeprefix(_CLAIM)
+    what = f"the claim {claim!r} of the caller's token"
+    if not caller.claims:
+        return None, f"{what}, and this caller has none"
+    found = claim_at(caller.claims, claim)
+    if isinstance(found, int) and not isinstance(found, bool):
+        found = str(found)
+    if found is None:
+        return None, f"{what}, which is missing"
+    return (found, what) if isinstance(found, str) else (None, f"{what} as a text, and it is none")
+
+
+def _email(caller: Principal) -> tuple[str | None, str]:
+    what = "the claim 'email' of the caller's token"
+    if not caller.claims:
+        return None, f"{what}, and this caller has none"
+    found = caller.claims.get("email")
+    if found is None:
+        return None, f"{what}, which is missing"
+    # Providers write it as text, too, and in other letter case. What is neither missing nor true is not believed.
+    if str(caller.claims.get("email_verified", True)).lower() != "true":
+        return None, f"{what}, which its issuer has not verified"
+    is_address = isinstance(found, str) and _ADDRESS.fullmatch(found[: LONGEST_VALUE + 1])
+    return (found, what) if is_address else (None, f"{what}, which is not an address")
 
 
 class Clientele(Enum):

@@ -1,5 +1,5 @@
-"""The protocol's extensions that the gateway knows: their identifiers, and what they add to capabilities, tools and
-results. Values and pure functions; knows no server and no client.
+"""The protocol's extensions that the gateway knows, and the types of results that stand for later ones: input required,
+a task. Values and pure functions; knows no server and no client.
 """
 
 from __future__ import annotations
@@ -7,6 +7,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+# The type of a modern result: complete, input required, or a task.
+
+INPUT_REQUIRED = "input_required"
+
+TASK = "task"
+
+ANSWERS = ("inputResponses", "requestState")
+"""The keys by which the client's next request provides the input."""
+
+
+def is_interim(result: Mapping[str, Any]) -> bool:
+    """Whether a result stands for one that comes later: the server needs input, or works on a task."""
+    return result.get("resultType") in (INPUT_REQUIRED, TASK)
+
+
+def is_input_required(result: Mapping[str, Any]) -> bool:
+    """Whether the server needs more input before there is a result."""
+    return result.get("resultType") == INPUT_REQUIRED
+
+
+def is_task(result: Mapping[str, Any]) -> bool:
+    """Whether a server answered a call with a task, whose result comes later."""
+    return result.get("resultType") == TASK
+
 
 APPS = "io.modelcontextprotocol/ui"
 SKILLS = "io.modelcontextprotocol/skills"

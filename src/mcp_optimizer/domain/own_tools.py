@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from mcp_optimizer.domain.caller import Risk
 from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits, LoadMarks
-from mcp_optimizer.domain.principal import Risk
 
 SCRIPT_META_KEY = "mcp-optimizer/script"
 """The `_meta` key for a script's account: its calls, and the tokens that stayed out of the context."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from mcp_optimizer.domain.caller import Risk
 from mcp_optimizer.domain.naming import SEPARATOR
-from mcp_optimizer.domain.principal import Risk
 
 SCRIPTS: Final = "scripts"
 """The server that provides the stored scripts as tools, unless one of the user's servers has this name."""

@@ -25,8 +25,8 @@ from pydantic import (
     model_validator,
 )
 
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL
 from mcp_optimizer.domain.hidden_text import has_hidden, tool_without_hidden
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
 
 if TYPE_CHECKING:
     import numpy as np

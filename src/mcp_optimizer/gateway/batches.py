@@ -20,8 +20,7 @@ import pydantic_core
 from mcp_optimizer.access.audit.recording import recording
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.domain.caller import Caller, ClientLink
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Caller, ClientLink, Risk
 from mcp_optimizer.errors import (
     CallInterrupted,
     CallLost,
@@ -34,19 +33,18 @@ from mcp_optimizer.errors import (
     ServerUnavailable,
     TooManyCalls,
 )
-from mcp_optimizer.gateway.arguments import takes_long
+from mcp_optimizer.gateway.arguments import listed_in_result, refers_to_results, takes_long
 from mcp_optimizer.gateway.error_texts import for_model
 from mcp_optimizer.gateway.nested_calls import NestedLink, Progress, answered, inner
 from mcp_optimizer.gateway.permissions import Agreed
-from mcp_optimizer.gateway.result_arguments import listed_in_result, refers_to_results
 from mcp_optimizer.largejson.raw import wire_size
 from mcp_optimizer.results.batch_results import Made, OneOfMany
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.metadata import with_meta, with_origin
 from mcp_optimizer.results.result_texts import Reading
 from mcp_optimizer.results.tool_limits import COMPLETE
-from mcp_optimizer.upstream.parked import Request
 from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.questions import Request
 
 if TYPE_CHECKING:
     from mcp_optimizer.gateway.gateway import Gateway

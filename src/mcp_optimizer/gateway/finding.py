@@ -13,17 +13,15 @@ from functools import cached_property, partial
 
 from mcp_optimizer.access.policy.risk import risk_by_definition
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.learned_holdings import LearnedHoldings
-from mcp_optimizer.catalog.learned_use import LearnedUse
+from mcp_optimizer.catalog.learned_use import LearnedHoldings, LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, Form, ToolForms
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Risk
 from mcp_optimizer.domain.json_schema import optional_in, properties_of
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Risk
 from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.found_tools import FoundPart, FoundTool, FoundTools, json_text
 from mcp_optimizer.gateway.python_text import PythonSources, Stubs, python_text, stub_forms
-from mcp_optimizer.gateway.reply_text import ShownInConversation, TextSources, reply_text
-from mcp_optimizer.gateway.server_lines import LISTING_PLACES, about_server
+from mcp_optimizer.gateway.reply_text import LISTING_PLACES, ShownInConversation, TextSources, about_server, reply_text
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.actions import SeveralActions, several

@@ -20,15 +20,13 @@ from mcp_optimizer.access.audit.recording import recording
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.access.policy.policy import Policy
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
-from mcp_optimizer.catalog.learned_holdings import LearnedHoldings
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes, shape_text
-from mcp_optimizer.catalog.learned_use import LearnedUse
+from mcp_optimizer.catalog.learned_use import LearnedHoldings, LearnedUse
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.compression.groups import as_grouped, expand, misused
-from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
+from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord, Risk
+from mcp_optimizer.domain.extensions import is_task
 from mcp_optimizer.domain.json_schema import optional_in
-from mcp_optimizer.domain.principal import Risk
-from mcp_optimizer.domain.result_type import is_task
 from mcp_optimizer.errors import (
     AmbiguousTool,
     CallInterrupted,
@@ -50,21 +48,20 @@ from mcp_optimizer.gateway.arguments import (
     foreign_to,
     has_header_parameters,
     read_arguments,
+    refers_to_results,
     takes_long,
+    with_results,
     without,
 )
-from mcp_optimizer.gateway.arrivals import Arrivals
 from mcp_optimizer.gateway.batches import Batches
-from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.caller_threads import CallerThreads
 from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found_tools import FoundTools, ToolListPage, page_of, that_fit
 from mcp_optimizer.gateway.permissions import Agreed, Permissions, Views
 from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.gateway.reply_text import ShownByConversation, ShownInConversation
-from mcp_optimizer.gateway.result_arguments import refers_to_results, with_results
+from mcp_optimizer.gateway.servers import Arrivals, BuiltInServers, StartingServers, is_coming
 from mcp_optimizer.gateway.skills import Skills
-from mcp_optimizer.gateway.starting_servers import StartingServers, is_coming
 from mcp_optimizer.gateway.tasks import UNCHANGED, TaskBook, TreatedLater
 from mcp_optimizer.largejson.compact_json import written
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -72,8 +69,8 @@ from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.metadata import of_a_tool, with_origin
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.words import terms
-from mcp_optimizer.upstream.parked import Parked
 from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.questions import Parked
 
 SCORES_META_KEY = "mcp-optimizer/scores"
 """The `_meta` key for the scores in a find_tool reply, where they cost the model nothing."""

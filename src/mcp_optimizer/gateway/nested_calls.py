@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
-from mcp_optimizer.domain.result_type import is_input_required
+from mcp_optimizer.domain.extensions import is_input_required
 from mcp_optimizer.errors import InvalidRequest, UpstreamRefusal
 from mcp_optimizer.upstream.questions import OwnQuestion
 from mcp_optimizer.upstream.request_errors import RpcError

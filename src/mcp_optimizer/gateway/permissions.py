@@ -26,14 +26,10 @@ from mcp_optimizer.access.policy.approvals import (
     consent_in,
     question,
 )
-from mcp_optimizer.access.policy.policy import LACKING_SCOPES, Policy, call_refusal
-from mcp_optimizer.access.policy.rates import Rates
-from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.access.policy.policy import LACKING_SCOPES, Policy, Rates, RuleBook, call_refusal
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.own_views import Entries
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.decisions import Decision, Effect
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.catalog.snapshot import Entries
+from mcp_optimizer.domain.caller import Caller, Decision, Effect, Principal, Risk
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, RequestError, listed, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.runtime.terminal_text import printable

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.config.textfiles.kinds import UnreadableText
-from mcp_optimizer.config.textfiles.yaml_nodes import loaded
+from mcp_optimizer.config.textfiles.yaml_text import loaded
 from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.extensions import is_interim
 from mcp_optimizer.domain.naming import ServerSchemes
 from mcp_optimizer.domain.protocol import INTERNAL_ERROR
-from mcp_optimizer.domain.result_type import is_interim
 from mcp_optimizer.domain.skills import (
     MAIN_FILE,
     MOST_BYTES,

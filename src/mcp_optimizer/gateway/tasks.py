@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.kept_tasks import KeptTask
+from mcp_optimizer.domain.kept_results import KeptTask
 from mcp_optimizer.errors import CatalogError, InvalidRequest
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.metadata import with_origin
@@ -25,7 +25,7 @@ from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.upstream.tasks import id_of
 
 if TYPE_CHECKING:
-    from mcp_optimizer.db.tasks import TaskRows
+    from mcp_optimizer.db.kept_results import TaskRows
     from mcp_optimizer.gateway.gateway import Gateway
     from mcp_optimizer.upstream.pool import UpstreamPool
 

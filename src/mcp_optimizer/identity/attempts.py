@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, Provider
 from mcp_optimizer.identity.store import SecretRows

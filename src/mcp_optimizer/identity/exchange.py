@@ -2,7 +2,7 @@
 authorization (ID-JAG).
 
 Each caller has one exchange at each server, which caches what it got until shortly before that ends, in memory, and for
-other gateways on the same database (`shared_tokens`). One exchange serves all calls of a caller; other callers and
+other gateways on the same database (`caller_tokens`). One exchange serves all calls of a caller; other callers and
 servers do not wait for it. A refused exchange is tried again with another token of the caller, or after a growing
 pause. Used by the HTTP transports as their `Authorization`, and by `logins`. No server gets the caller's own token.
 """
@@ -20,15 +20,13 @@ from importlib import import_module
 from urllib.parse import urlsplit
 
 from mcp_optimizer.config.serverfile.spec import AuthSpec, ExchangeKind, ServerSpec
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
-from mcp_optimizer.identity.caller_tokens import CallerTokens
+from mcp_optimizer.identity.caller_tokens import CallerTokens, Given, NotShared, Shared, SharedTokens, Sweep
 from mcp_optimizer.identity.challenges import challenge_in
-from mcp_optimizer.identity.oauth_client import ClientId, client_method
+from mcp_optimizer.identity.oauth_client import ClientId, TokenEndpoint, Tokens, client_method
 from mcp_optimizer.identity.server_login import RetryPause
-from mcp_optimizer.identity.shared_tokens import Given, NotShared, Shared, SharedTokens, Sweep
 from mcp_optimizer.identity.store import SecretRows
-from mcp_optimizer.identity.tokens import TokenEndpoint, Tokens
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.authorization import LoginOffer

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mcp_optimizer.config.serverfile.spec import AuthSpec, ServerSpec
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
-from mcp_optimizer.identity.oauth_client import ClientId
-from mcp_optimizer.identity.tokens import TokenEndpoint, Tokens
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Principal
+from mcp_optimizer.identity.oauth_client import ClientId, TokenEndpoint, Tokens
 
 SHARED = "shared"
 """The account of a login that serves every caller."""

@@ -16,21 +16,20 @@ from dataclasses import replace
 from functools import partial
 
 from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec, Transport
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.domain.globs import glob
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.attempts import Attempts, Awaited, Failed
+from mcp_optimizer.identity.caller_tokens import Given, exchanged_by_callers
 from mcp_optimizer.identity.challenges import with_more
 from mcp_optimizer.identity.exchange import Exchanges
 from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, account_of, status_of
 from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, configured, parameters, registered
 from mcp_optimizer.identity.server_login import ServerLogin
-from mcp_optimizer.identity.shared_tokens import Given, exchanged_by_callers
 from mcp_optimizer.identity.store import KIND, InMemory, LoginStore, SecretRows, beginning_of, ending_of
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.upstream.authorization import Authorization, LoginOffer
-from mcp_optimizer.upstream.header_command import HeaderCommand
+from mcp_optimizer.upstream.authorization import Authorization, HeaderCommand, LoginOffer
 
 logger = logging.getLogger(__name__)
 

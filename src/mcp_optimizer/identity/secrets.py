@@ -13,8 +13,7 @@ from mcp_optimizer.config.serverfile.variables import SecretValues
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.secrets import StoredSecrets
 from mcp_optimizer.errors import ConfigurationError, SecretUnreadable, quoted
-from mcp_optimizer.identity.keys import keys_of
-from mcp_optimizer.identity.vault import Vault
+from mcp_optimizer.identity.vault import Vault, keys_of
 
 LONGEST_NAME = 200
 """Maximum characters of a name."""

@@ -19,10 +19,9 @@ from functools import partial
 from mcp_optimizer.config.serverfile.spec import AuthKind, ServerSpec
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.challenges import Challenge, challenge_in, with_more
-from mcp_optimizer.identity.kept_login import KeptLogin
 from mcp_optimizer.identity.login import Login, advice
-from mcp_optimizer.identity.store import CLAIM, LoginStore
-from mcp_optimizer.identity.tokens import TokenRefused, Tokens
+from mcp_optimizer.identity.oauth_client import TokenRefused, Tokens
+from mcp_optimizer.identity.store import CLAIM, KeptLogin, LoginStore
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.upstream.authorization import LoginOffer
 from mcp_optimizer.upstream.request_errors import LoginNeeded

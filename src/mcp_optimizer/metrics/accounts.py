@@ -21,8 +21,8 @@ from mcp_optimizer.access.audit.trail import SessionLabels
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, EventKind, ToolKey
+from mcp_optimizer.domain.extensions import is_input_required
 from mcp_optimizer.domain.own_tools import CALLING, SCRIPT_META_KEY
-from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import CallRefused, OptimizerError
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.batches import BATCH_META_KEY
@@ -32,8 +32,7 @@ from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.results.metadata import TOOL_META_KEY
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY
-from mcp_optimizer.runtime.deferred_work import Afterwards
-from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.runtime.tasks import Afterwards, BackgroundTasks
 from mcp_optimizer.token_counter import TokenCounter
 
 _MOST_TOKENS = 10**12

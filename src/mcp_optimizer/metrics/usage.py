@@ -1,6 +1,6 @@
 """Summarizes how a catalog was used: finds, calls, unused tools, speed, cost, and what to do about them. Pure.
 
-Events in, frozen values out. `report_json` writes them for programs, `cli/report_tables` for the terminal, `dashboard`
+Events in, frozen values out. `report` writes them for programs, `cli/report_tables` for the terminal, `dashboard`
 for pages; none of them computes anything.
 """
 

@@ -21,8 +21,17 @@ from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.resolving import called
 from mcp_optimizer.largejson.compact_json import compact
-from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, DEFAULT_CONCISE, LoadStrategy, Profiles, ToolProfile
-from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, rank
+from mcp_optimizer.profiles.tiers import (
+    DEFAULT_BUDGETS,
+    DEFAULT_CONCISE,
+    Candidate,
+    LoadStrategy,
+    ProfileName,
+    Profiles,
+    Ranked,
+    ToolProfile,
+    rank,
+)
 from mcp_optimizer.profiles.tool_schema import (
     DescriptionState,
     LoadState,

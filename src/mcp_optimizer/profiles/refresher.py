@@ -21,12 +21,11 @@ from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.profiles.lists import Presentation, Registered, ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
-from mcp_optimizer.runtime.deferred_work import ForegroundGate
-from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.runtime.tasks import BackgroundTasks, ForegroundGate
 
 if TYPE_CHECKING:
     # At run time the database libraries load in a thread, in parallel with everything else.
-    from mcp_optimizer.db.definition_forms import StoredForms
+    from mcp_optimizer.db.catalog import StoredForms
 
 logger = logging.getLogger(__name__)
 

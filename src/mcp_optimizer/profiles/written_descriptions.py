@@ -20,7 +20,7 @@ from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import CatalogError, ConfigurationError
 
 if TYPE_CHECKING:
-    from mcp_optimizer.db.definition_forms import StoredForms
+    from mcp_optimizer.db.catalog import StoredForms
 
 _TIMEOUT = 60.0
 _LONGEST_DESCRIPTION = 800

@@ -13,13 +13,12 @@ from typing import Any
 
 from mcp_optimizer.largejson.raw import LargeText, LargeValue
 from mcp_optimizer.largejson.spans import first_filled
-from mcp_optimizer.results.document import ResultDocument, read_document
 from mcp_optimizer.results.encodings import Minifier, minified
 from mcp_optimizer.results.fitting import GAP, Count, Measure, Shown
 from mcp_optimizer.results.item_layout import Fits
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.notices import cut_notice, notice_block, with_line
-from mcp_optimizer.results.pages import Pieces, divide
+from mcp_optimizer.results.pages import Pieces, ResultDocument, divide, read_document
 from mcp_optimizer.results.result_texts import (
     NO_JSON,
     PARSED,

@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.result_type import is_interim
+from mcp_optimizer.domain.extensions import is_interim
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.batch_results import OneOfMany, combined, note_on, values_of
 from mcp_optimizer.results.cache import ResultCache
-from mcp_optimizer.results.calls import OF_NO_TOOL, Call
+from mcp_optimizer.results.calls import OF_NO_TOOL, Call, ResultOptions, Treatment
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.fitting import PartwiseCount
@@ -55,13 +55,11 @@ from mcp_optimizer.results.notices import (
 from mcp_optimizer.results.pages import Pieces
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import ResultReader, told
-from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.results.result_store import ResultStore, new_result_id
-from mcp_optimizer.results.result_texts import NO_JSON, Reading, example, marked_as_repeated
+from mcp_optimizer.results.result_texts import NO_JSON, Reading, data_value, example, marked_as_repeated
 from mcp_optimizer.results.selecting import Selecting, selectable
-from mcp_optimizer.results.table_texts import data_value
 from mcp_optimizer.results.tool_limits import Extent, with_extent
-from mcp_optimizer.runtime.deferred_work import Afterwards
+from mcp_optimizer.runtime.tasks import Afterwards
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT_META_KEY = "mcp-optimizer/result"

@@ -20,9 +20,8 @@ from mcp_optimizer.results.notices import Notice, Selection, notice_block
 from mcp_optimizer.results.pages import joined, page, without_blanks
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.result_store import ResultStore
-from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Text, decoded, json_value, size_of
+from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Text, data_value, decoded, json_value, size_of
 from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
-from mcp_optimizer.results.table_texts import data_value
 from mcp_optimizer.results.tool_limits import CUT, Extent
 
 PAGE_META_KEY = "mcp-optimizer/page"

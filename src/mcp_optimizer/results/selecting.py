@@ -21,8 +21,7 @@ from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.results.notices import Selection
 from mcp_optimizer.results.projection import Projection, TooMuch
-from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Reading, compact
-from mcp_optimizer.results.table_texts import data_value
+from mcp_optimizer.results.result_texts import NO_JSON, PARSED, Reading, compact, data_value
 from mcp_optimizer.runtime.patterns import regex
 
 MOST_SELECTED = 64_000_000

@@ -13,9 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from mcp_optimizer.results.interpreter import Interpreter
-from mcp_optimizer.results.key_outline import outlines, written_key
 from mcp_optimizer.results.notices import Unmatched
-from mcp_optimizer.results.projection import Node, reaching
+from mcp_optimizer.results.projection import Node, outlines, reaching, written_key
 from mcp_optimizer.runtime.patterns import regex
 
 _GROUPING = frozenset({"count_by", "group_by", "sum_by"})

@@ -12,16 +12,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.shapes import Shape
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.scripts.call_sites import CallSites
-from mcp_optimizer.scripts.definitions import missing_syntax, undefined_names, unknown_members, unset_in_functions
-from mcp_optimizer.scripts.interpreter import BUILTINS, IMPORTED
+from mcp_optimizer.scripts.interpreter import (
+    BUILTINS,
+    IMPORTED,
+    NO_ENVIRONMENT,
+    NO_FILES,
+    attribute_problems,
+    cannot_import,
+    missing_syntax,
+    undefined_names,
+    unknown_members,
+    unset_in_functions,
+)
 from mcp_optimizer.scripts.names import HELPERS, MODULES, Toolbox
 from mcp_optimizer.scripts.problems import CheckResult, Problem, problem
 from mcp_optimizer.scripts.rehearsal.rehearsal import rehearsed
 from mcp_optimizer.scripts.syntax import parsed_quietly
-from mcp_optimizer.scripts.unsupported import NO_ENVIRONMENT, NO_FILES, attribute_problems, cannot_import
 
 _MOST_PROBLEMS = 10
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.domain.caller import Risk
 from mcp_optimizer.domain.hidden_text import has_hidden
 from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.naming import SEPARATOR
 from mcp_optimizer.domain.own_tools import OWN_NAMES, ScriptMode
-from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.stored_script import ParameterType, ScriptParameter, StoredScript, UsedTool
 from mcp_optimizer.errors import InvalidRequest, RequestError, UpstreamError, listed, quoted
 from mcp_optimizer.gateway import resolving

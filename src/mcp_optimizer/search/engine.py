@@ -21,7 +21,6 @@ from weakref import WeakValueDictionary
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.actions import asks_to_destroy
-from mcp_optimizer.search.at_hand import worded_as_here
 from mcp_optimizer.search.doubt import (
     MOST_JUDGED,
     SURE,
@@ -33,7 +32,7 @@ from mcp_optimizer.search.doubt import (
     doubt_features,
     is_short,
 )
-from mcp_optimizer.search.generality import LEAST_COSINE, MOST, Generality
+from mcp_optimizer.search.generality import LEAST_COSINE, MOST, Generality, worded_as_here
 from mcp_optimizer.search.index_parts import Entry, IndexParts, PartsInPlace, PartsOfIndex, SomeParts
 from mcp_optimizer.search.languages import translated
 from mcp_optimizer.search.lexical import FIELDS, Floats, Vector, Vocabulary

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.search.actions import actions, asks_to_destroy, negated
-from mcp_optimizer.search.at_hand import AT_HAND, at_hand
 from mcp_optimizer.search.deprecation import Superseded, none_superseded
+from mcp_optimizer.search.generality import AT_HAND, at_hand
+from mcp_optimizer.search.index_parts import Names, is_identifier
 from mcp_optimizer.search.lexical import FIELDS, Floats, WordIndex
-from mcp_optimizer.search.name_index import Names, is_identifier
 from mcp_optimizer.search.tool_texts import query_parts, split_words
 from mcp_optimizer.search.words import terms, words
 

@@ -29,9 +29,8 @@ from mcp_optimizer.largejson.large_messages import LARGE, read_large
 from mcp_optimizer.largejson.spans import structure_marks
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.patterns import regex
-from mcp_optimizer.serving.messages import CALL, Message, response
+from mcp_optimizer.serving.messages import CALL, Message, TooDeep, response, sendable
 from mcp_optimizer.serving.relay.connected import connection_of
-from mcp_optimizer.serving.relay.wire import TooDeep, sendable
 
 logger = logging.getLogger(__name__)
 

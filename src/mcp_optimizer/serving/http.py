@@ -1,4 +1,5 @@
-"""The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for monitoring, and optional pages.
+"""The gateway over HTTP: `/mcp` for clients, what tells them which token they need, `/health` and `/ready` for
+monitoring, and optional pages.
 
 Host and Origin are checked on every MCP request, so a web page cannot reach a gateway on loopback.
 """
@@ -6,32 +7,105 @@ Host and Origin are checked on every MCP request, so a web page cannot reach a g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp.server.lowlevel import Server
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp_types import JSONRPCRequest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcp_optimizer.access.callers.door import Door
+from mcp_optimizer.access.callers.door import MCP_PATH, METADATA_PATH, Door
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.domain.addresses import is_loopback
-from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.domain.caller import Caller, Principal, Risk
+from mcp_optimizer.domain.own_tools import CALLING, OWN_NAMES
+from mcp_optimizer.errors import ConfigurationError, InvalidRequest
+from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.runtime.signatures import Signatures, new_owner
-from mcp_optimizer.serving.ended_sessions import EndedSessions
-from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.http_gate import HttpGate
+from mcp_optimizer.serving.http_gate import HttpGate, resource_of
 from mcp_optimizer.serving.last_requests import LastCalls, LastRequests
 from mcp_optimizer.serving.modern_clients import ModernClients
 from mcp_optimizer.serving.modern_http import ModernHttp
-from mcp_optimizer.serving.oauth import metadata_routes
+from mcp_optimizer.serving.own_tools import text_in
+from mcp_optimizer.serving.peers import Forwarding
+from mcp_optimizer.serving.session_ids import EndedSessions
 from mcp_optimizer.serving.sessions import Sessions
+
+# Tells clients which token they need: describes the gateway (RFC 9728) and the scopes that a call needs. The
+# description is open to every web page: Host is checked, because it is repeated there; Origin is not.
+
+_FOR_PAGES = {"Access-Control-Allow-Origin": "*", "Cache-Control": "public, max-age=300"}
+_PREFLIGHT = {
+    **_FOR_PAGES,
+    "Access-Control-Allow-Methods": "GET, OPTIONS",
+    "Access-Control-Allow-Headers": "MCP-Protocol-Version, Authorization",
+    "Access-Control-Max-Age": "600",
+}
+
+
+def metadata_routes(door: Door, hosts: TransportSecuritySettings) -> list[Route]:
+    """The well-known address for `/mcp`, and the one without a path, which some clients use."""
+    check = TransportSecurityMiddleware(hosts.model_copy(update={"allowed_origins": []}))
+
+    async def described(request: Request) -> Response:
+        headers = [(name, value) for name, value in request.scope["headers"] if name != b"origin"]
+        refusal = await check.validate_request(Request({**request.scope, "headers": headers}))
+        if refusal is not None:
+            return refusal
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=_PREFLIGHT)
+        return JSONResponse(door.metadata(resource_of(door, request)), headers=_FOR_PAGES)
+
+    paths = (f"{METADATA_PATH}{MCP_PATH}", METADATA_PATH)
+    return [Route(path, described, methods=["GET", "OPTIONS"]) for path in paths]
+
+
+_LONGEST = 10_000
+"""Maximum characters of a name that is looked up."""
+
+ScopesFor = Callable[[Principal, Risk], Sequence[str]]
+
+
+class StepUp:
+    """The scopes that a call needs, by its tool's risk class; all other requests only read."""
+
+    def __init__(self, gateway: Gateway, scopes_for: ScopesFor, *, transparent: bool) -> None:
+        self._gateway = gateway
+        self._scopes_for = scopes_for
+        self._own: tuple[str, ...] = () if transparent else OWN_NAMES
+
+    def __call__(self, caller: Caller, message: object) -> Sequence[str]:
+        if not isinstance(message, JSONRPCRequest):
+            return ()
+        params = message.params
+        is_call = message.method == "tools/call" and isinstance(params, Mapping)
+        return self._scopes_for(caller.principal, self._risk(caller, params or {}) if is_call else Risk.READ)
+
+    def _risk(self, caller: Caller, params: Mapping[str, Any]) -> Risk:
+        name, server = params.get("name"), None
+        if name in self._own:
+            arguments = params.get("arguments")
+            if name not in CALLING or not isinstance(arguments, Mapping):
+                return Risk.READ
+            try:
+                name, server = (
+                    text_in(arguments, key, _LONGEST, required=False, between=" ")
+                    for key in ("tool_name", "server_name")
+                )
+            except InvalidRequest:
+                return Risk.READ
+        if not isinstance(name, str):
+            return Risk.READ
+        # If the class cannot be determined here, the check during the call itself still requires the scopes.
+        return self._gateway.permissions.risk_of(self._gateway.snapshot, name, server or None, caller)
+
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 

@@ -1,4 +1,5 @@
-"""The gate in front of `/mcp`: reads request bodies within limits and passes only valid messages to their era.
+"""The gate in front of `/mcp`: checks headers, reads request bodies within limits and passes only valid messages to
+their era.
 
 An ASGI application. Checks Host and Origin first, then asks the door to identify the caller. A body must arrive within
 a time and a size; the id of a request in progress cannot be reused in its session. A long-lived stream ends when its
@@ -10,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 import mcp_types as types
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, check_accept_headers
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -25,19 +27,190 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_optimizer.access.callers.door import Denied, Door
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import ANYONE, Principal
+from mcp_optimizer.domain.caller import ANYONE, Caller, Principal
 from mcp_optimizer.gateway.caller_threads import CallerThreads
+from mcp_optimizer.runtime.loop_timers import Deadline, SlowTimer
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import AT_ONCE, Gate, Refused
-from mcp_optimizer.serving.hosts import Hosts
 from mcp_optimizer.serving.last_requests import release_stream
 from mcp_optimizer.serving.messages import encoded
-from mcp_optimizer.serving.peers import FORWARDED_KEY
+from mcp_optimizer.serving.peers import FORWARDED_KEY, Forwarding
 from mcp_optimizer.serving.relay.connected import PRINCIPAL_KEY, narrowed_by
 from mcp_optimizer.serving.relay.head import Fields, fields_of
-from mcp_optimizer.serving.request_bodies import RETRY_AFTER, RequestBodies
+
+logger = logging.getLogger(__name__)
+
+
+# Reads request bodies: each within a time and a size, and all large ones together within a shared memory limit. One
+# caller's bodies may take half of that.
+
+WHOLE_KEY = "mcp_optimizer.whole"
+"""The scope key that marks a request whose body has completely arrived."""
+
+_MOMENT = 0.25
+"""Seconds within which nearly every body arrives that is not there at once."""
+
+_DISCARDING = 5.0
+"""Seconds for reading and discarding the rest of a body that is too large."""
+
+
+class RequestBodies:
+    """Reads bodies within the limits of a gate."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._room = RoomForBodies(gate)
+        self._moments = SlowTimer(min(_MOMENT, gate.limits.request_seconds / 2))
+
+    def held(self, caller: str) -> HeldBody:
+        """The room that a caller's body will take until it is released."""
+        return HeldBody(self._room, caller)
+
+    def read(self, scope: Scope, receive: Receive, held: HeldBody) -> Awaitable[bytearray | None]:
+        """The complete body; None if the client left."""
+        # Nearly always the whole body is there, and nothing has to wait.
+        return self._received(receive, held) if WHOLE_KEY in scope else self._in_time(receive, held)
+
+    async def _in_time(self, receive: Receive, held: HeldBody) -> bytearray | None:
+        seconds = self._gate.limits.request_seconds
+        try:
+            with Deadline(seconds, self._moments):
+                return await self._received(receive, held)
+        except TimeoutError:
+            text = f"The body of a request must arrive within {seconds:g} s."
+            raise self._gate.refuse(Refused("slow", types.INVALID_REQUEST, text)) from None
+
+    async def _received(self, receive: Receive, held: HeldBody) -> bytearray | None:
+        most, body = self._gate.limits.request_bytes, bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            body += message.get("body", b"")
+            if len(body) > most:
+                body.clear()
+                await _discard(receive)
+                text = f"A message may have {most:,} bytes."
+                raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text))
+            held.grow(len(body))
+            if not message.get("more_body", False):
+                return body
+
+
+async def _discard(receive: Receive) -> None:
+    """Read the rest of a body if that is quick: a client still sending when we close never sees our response."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARDING):
+            while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+                pass
+
+
+RETRY_AFTER = 1
+"""Seconds after which a caller that was refused for lack of room should try again."""
+
+_FREE = 16_000
+"""Bytes of each body that are not counted, so that ordinary requests are always accepted."""
+
+_AT_ONCE = 4
+"""Bodies of the maximum size that may be read at the same time, half of them one caller's."""
+
+
+class RoomForBodies:
+    """The room that all bodies take together."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._held = 0
+        self._held_by: Counter[str] = Counter()
+
+    def hold(self, caller: str, more: int) -> None:
+        """Reserve room for more bytes of a caller's large bodies."""
+        most = _AT_ONCE * self._gate.limits.request_bytes
+        if more > 0 and (self._held + more > most or self._held_by[caller] + more > most // 2):
+            refused = Refused("full", types.INTERNAL_ERROR, "Too many large requests at a time. Try again shortly.")
+            refused.retry_after = RETRY_AFTER
+            raise self._gate.refuse(refused)
+        self._held += more
+        self._held_by[caller] += more
+        if not self._held_by[caller]:
+            del self._held_by[caller]
+
+
+class HeldBody:
+    """The part of the shared room that one body takes."""
+
+    def __init__(self, room: RoomForBodies, caller: str) -> None:
+        self._room = room
+        self._caller = caller
+        self._counted = 0
+
+    def grow(self, size: int) -> None:
+        if size > _FREE:
+            counted = size - _FREE
+            self._room.hold(self._caller, counted - self._counted)
+            self._counted = counted
+
+    def release(self) -> None:
+        if self._counted:
+            self._room.hold(self._caller, -self._counted)
+            self._counted = 0
+
+
+# Checks Host, Origin, Content-Type and Accept of requests with the SDK's rules. The check of Host and Origin prevents
+# web pages from reaching a gateway on loopback. Nearly every request repeats the headers of an earlier one, so
+# checked combinations are remembered.
+
+_MOST_KNOWN = 64
+_LONGEST = 1_000
+"""Maximum bytes of a remembered combination."""
+_USUAL_ACCEPT = 200
+_JSON = b"application/json"
+
+
+class Hosts:
+    """Remembers the headers of admitted requests."""
+
+    def __init__(self, hosts: TransportSecuritySettings | None) -> None:
+        self._check = TransportSecurityMiddleware(hosts)
+        self._admitted: set[tuple[bytes | str | None, ...]] = set()
+
+    def has_admitted(self, method: str, fields: Fields) -> bool:
+        """Whether a request with the same headers was admitted before."""
+        return _said(method, fields) in self._admitted
+
+    async def refusal(self, request: Request) -> Response | None:
+        """The response to a request that is not admitted; None if it is."""
+        refusal = await self._check.validate_request(request, is_post=request.method == "POST")
+        said = _said(request.method, fields_of(request.scope))
+        if refusal is None and sum(len(part or b"") for part in said) <= _LONGEST:
+            if len(self._admitted) >= _MOST_KNOWN:
+                self._admitted.clear()
+            self._admitted.add(said)
+        return refusal
+
+
+def _said(method: str, fields: Fields) -> tuple[bytes | str | None, ...]:
+    return method, fields.get(b"host"), fields.get(b"origin"), fields.get(b"content-type")
+
+
+def accepts(fields: Fields) -> tuple[bool, bool]:
+    """Whether a client accepts JSON, and whether it accepts streams."""
+    accept = fields.get(b"accept", b"")
+    return _known_accept(accept) if len(accept) <= _USUAL_ACCEPT else _read_accept(accept)
+
+
+def _read_accept(accept: bytes) -> tuple[bool, bool]:
+    return check_accept_headers(Request({"type": "http", "headers": [(b"accept", accept)]}))
+
+
+_known_accept = lru_cache(maxsize=_MOST_KNOWN)(_read_accept)
+
+
+def is_json(fields: Fields) -> bool:
+    """Whether a body is declared as JSON. Faster than the SDK's check, which it has already passed."""
+    kind = fields.get(b"content-type", b"")
+    return kind == _JSON or kind.partition(b";")[0].strip().lower() == _JSON
+
 
 _CLOSING = 1.0
 """Seconds for closing the stream of an answered request."""
@@ -272,8 +445,6 @@ def _answer(refused: Refused) -> Response:
     status = _STATUS.get(refused.reason, 400)
     return Response(content, status_code=status, headers=headers, media_type="application/json")
 
-
-logger = logging.getLogger(__name__)
 
 _SECONDS = 5.0
 

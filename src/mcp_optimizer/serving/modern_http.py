@@ -25,7 +25,7 @@ from starlette.types import Receive, Send
 from mcp_optimizer.runtime.loop_timers import SlowTimer
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.dispatcher import RequestContext, outcome_of
-from mcp_optimizer.serving.hosts import accepts
+from mcp_optimizer.serving.http_gate import accepts
 from mcp_optimizer.serving.http_responses import PING, PING_EVENT, STREAM, event, left, refusal, send_json, send_pieces
 from mcp_optimizer.serving.messages import Message, Outcome, response
 from mcp_optimizer.serving.modern_clients import ModernClients

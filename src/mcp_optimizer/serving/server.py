@@ -46,15 +46,13 @@ from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.signposts import Signposts
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.results.metadata import TOOL_META_KEY
-from mcp_optimizer.serving.client_habits import dialect_for, for_reader
 from mcp_optimizer.serving.extensions.announcing import GREETINGS, Extensions
 from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.messages import CALL
-from mcp_optimizer.serving.own_tools import OwnTool, OwnTools
+from mcp_optimizer.serving.messages import CALL, as_mcp_error, as_tool_result, for_era
+from mcp_optimizer.serving.own_tools import OwnTool, OwnTools, dialect_for, for_reader
 from mcp_optimizer.serving.relay.connected import Context, Middleware, client_name, is_http
 from mcp_optimizer.serving.relay.listings import page
 from mcp_optimizer.serving.relay.server import REGISTERED, Relay
-from mcp_optimizer.serving.relay.wire import as_mcp_error, as_tool_result, for_era
 from mcp_optimizer.serving.tracing import WhenTraced
 
 if TYPE_CHECKING:

@@ -22,21 +22,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_optimizer.domain.principal import ANYONE, Principal
+from mcp_optimizer.domain.caller import ANYONE, Principal
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.loop_timers import SlowTimer
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.serving.ended_sessions import EndedSessions
-from mcp_optimizer.serving.event_store import KeptEvents
-from mcp_optimizer.serving.forwarding import LAST_EVENT_ID
-from mcp_optimizer.serving.hosts import accepts, is_json
+from mcp_optimizer.serving.http_gate import accepts, is_json
 from mcp_optimizer.serving.http_responses import refusal
-from mcp_optimizer.serving.legacy_http import Session
-from mcp_optimizer.serving.peers import FORWARDED_KEY
+from mcp_optimizer.serving.legacy_http import KeptEvents, Session
+from mcp_optimizer.serving.peers import FORWARDED_KEY, LAST_EVENT_ID
 from mcp_optimizer.serving.relay.connected import PRINCIPAL_KEY
 from mcp_optimizer.serving.relay.head import Fields, fields_of
-from mcp_optimizer.serving.session_ids import Introduction, SessionIds
+from mcp_optimizer.serving.session_ids import EndedSessions, Introduction, SessionIds
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,5 @@
-"""Requests to one server while they are in progress: their deadlines, clients and responses. Used by the peer.
+"""Requests to one server while they are in progress: their deadlines, clients, notifications and responses. Used by the
+peer.
 
 `Attribution` finds the request that a server's message belongs to if the transport does not say, as on stdio. The
 message goes to the client whose calls are the only ones in progress, but not shortly after calls of another client,
@@ -9,14 +10,86 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.upstream.notifications import OrderedNotices
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.request_errors import RpcTimeout
+
+logger = logging.getLogger(__name__)
+
+# Bounded queues of notifications: delivered in order to one client, or merged if only the last one matters.
+
+Tell = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+OnNotice = Callable[[str, Mapping[str, Any]], None]
+
+
+def ignore_notice(_method: str, _params: Mapping[str, Any]) -> None:
+    """Drop a notification."""
+
+
+_APART = 0.2
+"""Seconds between two notices of one kind; of those in between, only the last is passed on."""
+
+
+class OrderedNotices:
+    """Delivers notifications in order without making the sender wait; drops the oldest if there are too many."""
+
+    def __init__(self, tell: Tell, most: int) -> None:
+        self._tell = tell
+        self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=most)
+        self._tasks = BackgroundTasks(logger, "A server's notification could not reach its client")
+        self._telling: asyncio.Task[None] | None = None
+
+    def put(self, method: str, params: Mapping[str, Any]) -> None:
+        self._waiting.append((method, params))
+        if self._telling is None or self._telling.done():
+            self._telling = self._tasks.spawn(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        while self._waiting:
+            await self._tell(*self._waiting.popleft())
+
+    async def told(self, seconds: float) -> None:
+        """Wait until everything so far is delivered, or until the time is up."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=seconds)
+
+
+class MergedNotices:
+    """Passes the first notice of a kind on at once; of those that follow closely, only the last."""
+
+    def __init__(
+        self, notify: Callable[[str, Mapping[str, Any], str], None], most: int, whose: Callable[[], str] = str
+    ) -> None:
+        """`whose` returns the client, by key, for which the notices are, if it is one alone."""
+        self._notify = notify
+        self._most = most
+        self._whose = whose
+        self._held: dict[tuple[str, Any], Mapping[str, Any] | None] = {}
+
+    def __call__(self, method: str, params: Mapping[str, Any]) -> None:
+        uri = params.get("uri")
+        kind = (method, uri if isinstance(uri, str) else None)
+        if kind in self._held:
+            self._held[kind] = params
+        elif len(self._held) < self._most:
+            self._pass_on(kind, params)
+
+    def _pass_on(self, kind: tuple[str, Any], params: Mapping[str, Any]) -> None:
+        self._held[kind] = None
+        asyncio.get_running_loop().call_later(_APART, self._release, kind)
+        self._notify(kind[0], params, self._whose())
+
+    def _release(self, kind: tuple[str, Any]) -> None:
+        if (params := self._held.pop(kind)) is not None:
+            self._pass_on(kind, params)
+
 
 _LAST_WORDS = 5.0
 """Seconds for the notifications of a finished request to reach their client before its result is sent."""

@@ -24,9 +24,8 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import Dropped
-from mcp_optimizer.upstream.exchanges import Attribution, Deadlines, Exchange
+from mcp_optimizer.upstream.exchanges import Attribution, Deadlines, Exchange, OnNotice, OrderedNotices
 from mcp_optimizer.upstream.messages import Answer, Id, Invalid, Notification, Question, is_id, read_message
-from mcp_optimizer.upstream.notifications import OnNotice, OrderedNotices
 from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.transports.bounded_lines import OverlongLine
 

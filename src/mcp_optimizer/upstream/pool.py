@@ -3,7 +3,7 @@
 No server waits for another. Changes (a server is up, its tools changed, it died) go to listeners at once, in the event
 loop, as frozen values (`reporting`). A server whose entry changed starts after the process of the former entry has
 ended, because many servers hold a lock or a port. All clients share one session with each server, except where that
-would mix up their calls (`client_sessions`), and with entries that act as each caller (`own_servers`). Called by the
+would mix up their calls (`session_choice`), and with entries that act as each caller (`lifetimes`). Called by the
 gateway and the catalog.
 """
 
@@ -20,20 +20,16 @@ import anyio
 import anyio.abc
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Start
-from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
+from mcp_optimizer.domain.caller import LOCAL, LOCAL_PRINCIPAL, Caller, ClientLink, Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallNotWaiting, ConfigurationError, ServerUnavailable, UpstreamError, listed, quoted
-from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.authorization import Authorize, no_authorization
-from mcp_optimizer.upstream.client_sessions import OnlyClient
-from mcp_optimizer.upstream.lifetimes import ServerLifetime, begin_serving
+from mcp_optimizer.upstream.lifetimes import OwnServers, ServerLifetime, begin_serving
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.own_servers import OwnServers
-from mcp_optimizer.upstream.parked import Parked, ParkedCalls, Request
-from mcp_optimizer.upstream.questions import can_be_asked
+from mcp_optimizer.upstream.questions import Parked, ParkedCalls, Request, can_be_asked
 from mcp_optimizer.upstream.reporting import ServerLog, ServerNews
-from mcp_optimizer.upstream.server_calls import once_approved
+from mcp_optimizer.upstream.server_calls import Admission, once_approved
+from mcp_optimizer.upstream.session_choice import OnlyClient
 from mcp_optimizer.upstream.state import PoolOptions, Recall, ServerSessions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
 from mcp_optimizer.upstream.transports import processes

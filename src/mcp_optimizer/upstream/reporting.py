@@ -18,15 +18,15 @@ from typing import Any
 
 from mcp_optimizer.config.serverfile.redaction import Redactor
 from mcp_optimizer.config.serverfile.spec import ServerSpec
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.hidden_text import with_hidden_shown
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 from mcp_optimizer.upstream.diagnostics import Failure
-from mcp_optimizer.upstream.handshake import Agreement
 from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.session import Agreement
 from mcp_optimizer.upstream.state import AGREED, KnownServer, UpstreamState, initial_state
 
 logger = logging.getLogger(__name__)

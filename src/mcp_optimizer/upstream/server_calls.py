@@ -1,4 +1,4 @@
-"""Handles clients' calls to one server, each from its admission to its result.
+"""Handles clients' calls to one server: each wakes it if it rests, is admitted, and gets its result.
 
 A call is parked if a modern client must answer, agree or log in first. Only the gateway asks for a login, through the
 client that called; a server never does. A modern server that needs input says so in its result; a legacy client is then
@@ -9,23 +9,227 @@ server and what an error means for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
+import time
 import uuid
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.extensions import is_input_required, is_task
 from mcp_optimizer.domain.protocol import INPUT_REQUIRED_METHODS, INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
-from mcp_optimizer.domain.result_type import is_input_required, is_task
-from mcp_optimizer.errors import CallNotWaiting, LoginRequired, OptimizerError, UpstreamRefusal
+from mcp_optimizer.errors import CallNotWaiting, LoginRequired, OptimizerError, ServerBusy, UpstreamRefusal
 from mcp_optimizer.runtime.terminal_text import printable
-from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.authorization import Authorization
-from mcp_optimizer.upstream.parked import ParkedCalls, Request
-from mcp_optimizer.upstream.questions import OwnQuestion, asked_by, can_be_asked, named, refusal
+from mcp_optimizer.upstream.questions import OwnQuestion, ParkedCalls, Request, asked_by, can_be_asked, named, refusal
 from mcp_optimizer.upstream.request_errors import RpcError
 from mcp_optimizer.upstream.session import UpstreamSession
 from mcp_optimizer.upstream.tasks import TaskWaiting
+
+# Whether a server is needed: what starts one that rests, and what lets one rest.
+
+_LOOK = 60.0
+"""Maximum seconds between two looks whether a server is still in use."""
+
+
+class Demand:
+    """The use of one server. One that never rests has an infinite `idle_timeout`."""
+
+    def __init__(self, idle_timeout: float, in_use: Callable[[], bool]) -> None:
+        """`in_use`: whether something depends on the session at this moment."""
+        self._idle_timeout = idle_timeout
+        self._in_use = in_use
+        self._needed = asyncio.Event()
+        self._adapted = asyncio.Event()
+        self._used_at = time.monotonic()
+
+    def adapt(self, idle_timeout: float) -> None:
+        """Another time from now on."""
+        self._idle_timeout = idle_timeout
+        self._adapted.set()
+
+    @property
+    def is_needed(self) -> bool:
+        return self._needed.is_set()
+
+    def need(self) -> None:
+        """Something needs the server: it is not to rest, or not any longer."""
+        self._needed.set()
+        self.use()
+
+    def over(self) -> None:
+        """Nothing needs the server; from now on, `need` is news."""
+        self._needed.clear()
+
+    def use(self) -> None:
+        """The server was used now."""
+        self._used_at = time.monotonic()
+
+    async def arises(self) -> None:
+        """Wait until something needs the server."""
+        await self._needed.wait()
+
+    async def ends(self) -> None:
+        """Wait until nothing has needed the server for so long that it may rest; from then on, `need` is news."""
+        self.use()
+        while (left := self._used_at + self._idle_timeout - time.monotonic()) > 0:
+            self._adapted.clear()
+            # A server that never rests is not looked at, until its entry says another time.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _LOOK) if left < math.inf else None):
+                    await self._adapted.wait()
+            if self._in_use():
+                self.use()
+        self._needed.clear()
+
+
+# Limits how many calls to one server are in progress and waiting; each of several callers gets at most half of them.
+# Without a limit, a slow server would fill the gateway's memory with calls whose callers have given up. Without
+# shares, a caller that never stops calling would take every place.
+
+_SMOOTHING = 0.1
+
+_KEPT = 16
+"""Callers that are kept without a call, because most will call again."""
+
+
+class CallPlace(NamedTuple):
+    """A place at a server, taken by a call."""
+
+    caller: str
+    began: float
+
+
+@dataclass(slots=True)
+class _Share:
+    """One caller's calls to a server, and its limits."""
+
+    most_under_way: int
+    most_waiting: int
+    under_way: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+
+    def enter(self) -> None:
+        self.under_way += 1
+
+    def leave(self) -> None:
+        self.under_way -= 1
+
+
+class Admission:
+    """Admits calls to one server. A call holds a place between `begin` and `end`."""
+
+    def __init__(self, server: str, most_under_way: int, most_waiting: int) -> None:
+        self._server = server
+        self._most_under_way = most_under_way
+        self._most_waiting = most_waiting
+        self._shares: OrderedDict[str, _Share] = OrderedDict()
+        """The callers that hold or wait for a place, in the order in which they get the next one, and some that did."""
+        self._under_way = 0
+        self._waiting = 0
+        self._usual_seconds = 0.1
+        self._emptied = asyncio.Event()
+
+    @property
+    def under_way(self) -> int:
+        return self._under_way
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    async def emptied(self) -> None:
+        """Wait until no call is in progress or waiting."""
+        while self._under_way or self._waiting:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    async def begin(self, caller: str = "", *, is_one_of_many: bool = False) -> CallPlace:
+        """Begin a call as soon as its caller can have a place. Raises ServerBusy if too many already wait.
+
+        `is_one_of_many`: there may be other callers, so this one may take only half of the places.
+        """
+        share = self._shares.get(caller)
+        if share is None:
+            part = 2 if is_one_of_many else 1
+            share = _Share(max(1, self._most_under_way // part), max(1, self._most_waiting // part))
+            self._shares[caller] = share
+        if self._has_place(share) and not share.waiting:
+            self._enter(share)
+        else:
+            await self._turn(caller, share)
+        return CallPlace(caller, time.monotonic())
+
+    def end(self, place: CallPlace) -> None:
+        """End a call, and free its place."""
+        self._usual_seconds += _SMOOTHING * (time.monotonic() - place.began - self._usual_seconds)
+        self._leave(place.caller)
+
+    def _has_place(self, share: _Share) -> bool:
+        return self._under_way < self._most_under_way and share.under_way < share.most_under_way
+
+    def _enter(self, share: _Share) -> None:
+        share.enter()
+        self._under_way += 1
+
+    async def _turn(self, caller: str, share: _Share) -> None:
+        if self._waiting >= self._most_waiting or len(share.waiting) >= share.most_waiting:
+            turns = 1 + self._waiting / self._most_under_way
+            seconds = max(1.0, self._usual_seconds * turns)
+            waiting = self._waiting
+            self._forget_unused(caller)
+            raise ServerBusy(self._server, self._under_way, waiting, seconds)
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        share.waiting.append(place)
+        self._waiting += 1
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():
+                # It was cancelled just as it got the place.
+                self._leave(caller)
+            elif place in share.waiting:
+                share.waiting.remove(place)
+                self._waiting -= 1
+                self._forget_unused(caller)
+            raise
+
+    def _leave(self, caller: str) -> None:
+        """Free a place, and give free places to waiting callers in turn."""
+        self._shares[caller].leave()
+        self._under_way -= 1
+        if len(self._shares) > _KEPT:
+            self._forget_unused(caller)
+        for waiting in list(self._shares) if self._waiting else ():
+            if self._under_way >= self._most_under_way:
+                break
+            self._pass_on(waiting)
+        if not self._under_way and not self._waiting:
+            self._emptied.set()
+
+    def _pass_on(self, caller: str) -> None:
+        """Give one free place to a caller, which then comes after all others."""
+        share = self._shares[caller]
+        while share.waiting and self._has_place(share):
+            place = share.waiting.popleft()
+            self._waiting -= 1
+            if not place.done():
+                self._enter(share)
+                place.set_result(None)
+                self._shares.move_to_end(caller)
+                return
+
+    def _forget_unused(self, caller: str) -> None:
+        if len(self._shares) <= _KEPT:
+            return
+        share = self._shares.get(caller)
+        if share is not None and not share.under_way and not share.waiting:
+            del self._shares[caller]
+
 
 _LOGIN_QUESTION = "elicitation/create"
 _LOGIN_SECONDS = 300.0

@@ -13,7 +13,7 @@ from mcp_optimizer.errors import ServerUnavailable
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.pacing import Pacer
-from mcp_optimizer.upstream.parked import NameCall, ParkingLimits
+from mcp_optimizer.upstream.questions import NameCall, ParkingLimits
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,12 @@ import httpx2
 from mcp_optimizer.config.serverfile.redaction import Redactor
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Start, Transport
 from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.extensions import is_input_required
 from mcp_optimizer.domain.failure_kinds import FailureKind
-from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, LoginRequired, ServerUnavailable, UpstreamError
 from mcp_optimizer.runtime.logs import frames
-from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.authorization import Authorization
-from mcp_optimizer.upstream.client_sessions import OnlyClient, OwnSessions
-from mcp_optimizer.upstream.demand import Demand
 from mcp_optimizer.upstream.diagnostics import (
     CONNECTION_CLOSED,
     Diagnostics,
@@ -39,16 +36,15 @@ from mcp_optimizer.upstream.diagnostics import (
     explained,
     fault_of_ours,
 )
+from mcp_optimizer.upstream.exchanges import MergedNotices, OnNotice, ignore_notice
 from mcp_optimizer.upstream.listing import Listing, log_unusable
 from mcp_optimizer.upstream.monitoring import CheckTrigger, Relisting, RestartPauses, rest_before_restart, until_gone
-from mcp_optimizer.upstream.notifications import MergedNotices, OnNotice, ignore_notice
-from mcp_optimizer.upstream.parked import ParkedCalls
-from mcp_optimizer.upstream.questions import asked_by
+from mcp_optimizer.upstream.questions import ParkedCalls, asked_by
 from mcp_optimizer.upstream.reporting import OnServerNotice, OnState, ServerLog, StateReporter
 from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, ServerGone
-from mcp_optimizer.upstream.server_calls import LoginInCall, ServerCalls, with_input
+from mcp_optimizer.upstream.server_calls import Admission, Demand, LoginInCall, ServerCalls, with_input
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
-from mcp_optimizer.upstream.session_choice import CLIENT_LEFT, SessionChoice, WatchedResources
+from mcp_optimizer.upstream.session_choice import CLIENT_LEFT, OnlyClient, OwnSessions, SessionChoice, WatchedResources
 from mcp_optimizer.upstream.state import KnownServer, PoolOptions, Recall, UpstreamState
 from mcp_optimizer.upstream.transports.connecting import Connect, TransportChoice, connected
 

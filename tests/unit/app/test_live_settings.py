@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.app.live_settings import LIVE, NEEDS_RESTART, differing
+from mcp_optimizer.app.reloading import LIVE, NEEDS_RESTART, differing
 from mcp_optimizer.config.settings import Settings
 
 

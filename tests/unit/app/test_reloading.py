@@ -19,7 +19,7 @@ from mcp_optimizer.app.reloading import Reloading, ReloadOutcome
 from mcp_optimizer.config.serverfile.file_edits import change_file, with_entry
 from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.config.trusted_files import trust
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.caller import Principal, Risk
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, UnknownTool
 from tests.conftest import plain_server

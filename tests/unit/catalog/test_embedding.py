@@ -25,7 +25,7 @@ from mcp_optimizer.db.database import open_database
 from mcp_optimizer.gateway.found_tools import FoundTools
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
-from mcp_optimizer.serving.client_habits import find_response
+from mcp_optimizer.serving.own_tools import find_response
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, mcp_tool, new_catalog, new_gateway, running

@@ -13,8 +13,8 @@ from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.db.catalog import StoredForms
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.definition_forms import StoredForms
 from mcp_optimizer.domain.hidden_text import has_hidden
 from mcp_optimizer.domain.tools import DefinitionForm
 from mcp_optimizer.token_counter import TokenCounter

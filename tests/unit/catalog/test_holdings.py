@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.catalog.learned_holdings import LearnedHoldings, listed_by
+from mcp_optimizer.catalog.learned_use import LearnedHoldings, listed_by
 
 
 @pytest.mark.parametrize(

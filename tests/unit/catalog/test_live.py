@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
-from mcp_optimizer.serving.client_habits import find_response
+from mcp_optimizer.serving.own_tools import find_response
 from mcp_optimizer.token_counter import TokenCounter, load_encoding
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.trying import at_most

@@ -12,12 +12,10 @@ from mcp_optimizer.catalog.admissions import AdmitsAll, ToolAdmission
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.live import LiveCatalog
 from mcp_optimizer.catalog.own_listings import OwnListings, in_common
-from mcp_optimizer.catalog.own_views import UNKNOWN_CALLER, OwnViews
-from mcp_optimizer.catalog.snapshot import Snapshot
+from mcp_optimizer.catalog.snapshot import UNKNOWN_CALLER, OwnViews, Snapshot
 from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec, ServerSpec, Transport
-from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.caller import ANYONE, Caller, Principal
 from mcp_optimizer.domain.pins import ToolChange, TrustMode
-from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
 from mcp_optimizer.errors import ServerUnavailable
 from mcp_optimizer.search.lexical import Vocabulary

@@ -24,7 +24,7 @@ from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.errors import StillStarting, ToolHeld, UnknownTool
-from mcp_optimizer.gateway.starting_servers import StartingServers
+from mcp_optimizer.gateway.servers import StartingServers
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState

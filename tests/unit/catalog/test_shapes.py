@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes, shape_text
 from mcp_optimizer.compression.shapes import written
+from mcp_optimizer.db.catalog import StoredShapes
 from mcp_optimizer.db.database import Database, open_database
-from mcp_optimizer.db.definition_forms import StoredShapes
 from mcp_optimizer.domain.tools import Definition, shape_key
 from mcp_optimizer.errors import CatalogError
 from tests.unit.catalogs import mcp_tool, no_database

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from mcp_optimizer.catalog.learned_use import MOST_PRIOR, LearnedUse, UseTable
 from mcp_optimizer.db.database import Database, open_database
-from mcp_optimizer.db.tool_uses import StoredUse
+from mcp_optimizer.db.history import StoredUse
 
 TOOLS = [("jira", "create_issue"), ("github", "create_issue")]
 ASKED = ["creat", "issu"]

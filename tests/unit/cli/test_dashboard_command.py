@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.app.control.sockets import identity
+from mcp_optimizer.app.control.wire import identity
 from mcp_optimizer.cli.serve_http import dashboard_command
 from mcp_optimizer.config.settings import load_settings
 

@@ -11,7 +11,7 @@ LOADED = """
 import importlib, pkgutil, sys
 import mcp_optimizer
 from mcp_optimizer.cli import SDK
-from mcp_optimizer.runtime.lazy_imports import load_later
+from mcp_optimizer.runtime.lazy import load_later
 
 load_later(*SDK, "sqlalchemy.ext.asyncio")
 for module in pkgutil.walk_packages(mcp_optimizer.__path__, "mcp_optimizer."):

@@ -10,8 +10,8 @@ import pytest
 
 from mcp_optimizer import __version__
 from mcp_optimizer.cli.client_environment import this_program
-from mcp_optimizer.config.clients.own_entry import is_temporary
-from mcp_optimizer.config.serverfile.self_reference import is_gateway
+from mcp_optimizer.config.clients.connecting import is_temporary
+from mcp_optimizer.config.serverfile.recognised_servers import is_gateway
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.compression.abbreviate import abbreviated
+from mcp_optimizer.compression.brief import abbreviated
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.domain.tools import McpTool
 

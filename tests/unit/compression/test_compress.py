@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.compression.compress import CompressedTool, Dialect, compress, without_envelope
+from mcp_optimizer.compression.compress import SHRINKING, CompressedTool, Dialect, compress, without_envelope
 from mcp_optimizer.compression.groups import NO_GROUPS, expand
 from mcp_optimizer.compression.references import references
-from mcp_optimizer.compression.techniques import SHRINKING
 from mcp_optimizer.largejson.compact_json import compact
 from tests.unit.compression.cases import admits, any_schema, nested, tool_with, valid_schemas, values
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.compression import lossless
-from mcp_optimizer.compression.techniques import SHRINKING
+from mcp_optimizer.compression.compress import SHRINKING
 from mcp_optimizer.largejson.compact_json import compact
 from tests.trying import at_most
 from tests.unit.compression.cases import admits, any_json, any_schema, nested, valid_schemas, values

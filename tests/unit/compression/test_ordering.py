@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from mcp_optimizer import TokenCounter
-from mcp_optimizer.compression.techniques import Ordering, ordering
+from mcp_optimizer.compression.compress import Ordering, ordering
 from mcp_optimizer.compression.walk import DEEPEST
 from mcp_optimizer.largejson.compact_json import compact
 from mcp_optimizer.token_counter import VOCABULARIES

@@ -10,7 +10,7 @@ from benchmarks.tools import dumped_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.compression import cues, rules, sentences
+from mcp_optimizer.compression import rules, sentences
 from mcp_optimizer.compression import rules as defaults
 from mcp_optimizer.compression import sentences as shortest
 from mcp_optimizer.compression.rules import NoteContext, described, noted, once
@@ -22,7 +22,7 @@ from tests.unit.compression.cases import tool_with
 DUMPS = DATA / "mcp-tools"
 PATTERNS = {
     f"{module.__name__.rpartition('.')[2]}.{name}": value
-    for module in (cues, defaults, rules, sentences, shortest)
+    for module in (sentences, defaults, rules, sentences, shortest)
     for name, value in vars(module).items()
     if isinstance(value, re.Pattern)
 }

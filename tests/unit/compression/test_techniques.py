@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.compression import techniques
-from mcp_optimizer.compression.compress import Dialect, SchemaNotes, compress
-from mcp_optimizer.compression.techniques import COMPRESSION, SHRINKING
+from mcp_optimizer.compression import compress as techniques
+from mcp_optimizer.compression.compress import COMPRESSION, SHRINKING, Dialect, SchemaNotes, compress
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -40,7 +39,7 @@ def test_a_change_of_what_compression_gives_increases_its_version() -> None:
     known = DIGESTS.get(COMPRESSION)
     assert known is not None, f"COMPRESSION was increased: add {COMPRESSION}: {digest()!r} to DIGESTS"
     assert digest() == known, (
-        "Compression gives other results than this version did. Increase COMPRESSION in compression/techniques.py, so "
+        "Compression gives other results than this version did. Increase COMPRESSION in compression/compress.py, so "
         f"that stored forms are made again, and add {COMPRESSION + 1}: {digest()!r} to DIGESTS."
     )
 

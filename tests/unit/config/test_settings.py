@@ -11,7 +11,7 @@ import pytest
 from mcp_optimizer.app.part_options import is_open, token_issuers
 from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.config.trusted_files import trust
-from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.domain.credentials import TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
 
 

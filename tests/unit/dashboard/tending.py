@@ -12,11 +12,10 @@ from typing import Any
 
 import httpx2
 
-from mcp_optimizer.access.callers.keys import Wanted, make_key
-from mcp_optimizer.access.callers.known_keys import opened_keys
+from mcp_optimizer.access.callers.keys import Wanted, make_key, opened_keys
 from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.config.settings import load_settings
-from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.domain.caller import Role
 from tests.unit.dashboard.visiting import OWN_PAGE, let_in, sign_in
 from tests.waiting import until
 

@@ -23,8 +23,8 @@ from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.dashboard.sign_ins import LASTS
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.tables import sign_in as sign_in_rows
-from mcp_optimizer.domain.principal import Role
-from mcp_optimizer.domain.token_issuers import DashboardLogin, TokenIssuer
+from mcp_optimizer.domain.caller import Role
+from mcp_optimizer.domain.credentials import DashboardLogin, TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.identity import web as web_module
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web

@@ -26,7 +26,7 @@ from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.guard import HEADERS
 from mcp_optimizer.dashboard.html import el, visible
-from mcp_optimizer.dashboard.live_events import event_values
+from mcp_optimizer.dashboard.overview_routes import event_values
 from mcp_optimizer.dashboard.report_page import report_page
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.report import make_report

@@ -11,8 +11,8 @@ import pytest
 
 from mcp_optimizer.dashboard.guard import HEADERS
 from mcp_optimizer.dashboard.sign_ins import LASTS
+from mcp_optimizer.domain.caller import Role
 from mcp_optimizer.domain.events import Event, EventKind
-from mcp_optimizer.domain.principal import Role
 from tests.unit.dashboard.test_dashboard import Elements, assert_harmless
 from tests.unit.dashboard.visiting import Gateway, gateway, let_in, sign_in, ticket_of
 from tests.waiting import until

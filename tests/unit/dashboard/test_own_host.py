@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from mcp_optimizer.dashboard.sign_in_host import SignInHost
-from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.dashboard.sign_ins import SignInHost
+from mcp_optimizer.domain.caller import Role
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.local_names import LocalNames
 from mcp_optimizer.runtime.signatures import Signatures
@@ -107,7 +107,7 @@ async def test_while_the_shared_key_cannot_be_read_there_is_no_name(monkeypatch:
     async def unread() -> None:
         return None
 
-    monkeypatch.setattr("mcp_optimizer.dashboard.sign_in_host._PATIENCE", 0.05)
+    monkeypatch.setattr("mcp_optimizer.dashboard.sign_ins._PATIENCE", 0.05)
     with pytest.raises(CatalogError, match="cannot be read"):
         await SignInHost(Signatures(unread), LocalNames()).origin(8765)
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_optimizer.db.audit import AuditQuery, StoredAudit
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.domain.caller import Role
 from mcp_optimizer.identity.secrets import opened_secrets
 from tests.conftest import PLAIN_SERVER, plain_server
 from tests.unit.dashboard.tending import Tended, tended

@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.access.callers.keys import Wanted, make_key, new_key, rotate_key
-from mcp_optimizer.access.callers.known_keys import opened_keys
+from mcp_optimizer.access.callers.keys import Wanted, make_key, new_key, opened_keys, rotate_key
 from mcp_optimizer.dashboard.caller_pages import CallersPage, callers_page
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.db.audit import ActiveCaller, StoredAudit
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Role
-from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Role
+from mcp_optimizer.domain.credentials import TokenIssuer
 from tests.unit.dashboard.pinning import EVIL, QUOTED, pinned
 from tests.unit.dashboard.test_dashboard import HOSTILE, Elements, assert_harmless
 from tests.unit.dashboard.visiting import Gateway, gateway, sign_in

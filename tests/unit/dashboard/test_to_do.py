@@ -6,12 +6,12 @@ import pytest
 
 from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.dashboard.charts import label_lines
+from mcp_optimizer.dashboard.overview_pages import actions_of
 from mcp_optimizer.dashboard.page_parts import who_asked
 from mcp_optimizer.dashboard.settings_page import rows_of, settings_page
-from mcp_optimizer.dashboard.to_do import actions_of
 from mcp_optimizer.dashboard.visitor import Visitor
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL
 from mcp_optimizer.domain.events import Event, EventKind
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
 
 
 @pytest.mark.parametrize(

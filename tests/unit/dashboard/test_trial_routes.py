@@ -14,7 +14,7 @@ import pytest
 
 from mcp_optimizer.db.audit import AuditQuery, StoredAudit
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.domain.caller import Role
 from tests.conftest import plain_server
 from tests.servers.plain import HOSTILE
 from tests.unit.dashboard.tending import tended

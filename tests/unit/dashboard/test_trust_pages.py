@@ -9,8 +9,8 @@ import pytest
 
 from mcp_optimizer.access.trust.pins import identity_of, instructions_of
 from mcp_optimizer.access.trust.review import digest
+from mcp_optimizer.domain.caller import Role
 from mcp_optimizer.domain.pins import INSTRUCTIONS
-from mcp_optimizer.domain.principal import Role
 from tests.unit.dashboard.pinning import CHANGED, EVIL, QUOTED, SPEC, pinned, pins, tool
 from tests.unit.dashboard.test_dashboard import Elements
 from tests.unit.dashboard.visiting import gateway

@@ -12,8 +12,7 @@ from typing import Any
 
 import httpx2
 
-from mcp_optimizer.access.callers.keys import Wanted, make_key
-from mcp_optimizer.access.callers.known_keys import opened_keys
+from mcp_optimizer.access.callers.keys import Wanted, make_key, opened_keys
 from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.config.settings import load_settings
@@ -21,7 +20,7 @@ from mcp_optimizer.dashboard.sign_ins import SignIns
 from mcp_optimizer.db.audit import AuditQuery, StoredAudit
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.domain.caller import Role
 
 _LEADS_TO = re.compile(r"url=(http://[0-9a-f]{32}\.localhost(?::\d+)?)(/enter\?ticket=[\w-]+)")
 OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text as sql
 
-from mcp_optimizer.access.callers.keys import Wanted, new_key, rotate_key
-from mcp_optimizer.access.callers.known_keys import opened_keys
+from mcp_optimizer.access.callers.keys import Wanted, new_key, opened_keys, rotate_key
 from mcp_optimizer.db.database import open_database
+from mcp_optimizer.domain.caller import Risk, Role
 from mcp_optimizer.domain.credentials import ApiKey
-from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.errors import ConfigurationError
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from mcp_optimizer.db.audit import AuditQuery, StoredAudit
 from mcp_optimizer.db.database import open_database
+from mcp_optimizer.db.history import StoredUse
 from mcp_optimizer.db.tables import audit
-from mcp_optimizer.db.tool_uses import StoredUse
 from mcp_optimizer.domain.audit import AuditEntry, bounded
 
 NOW = 1_800_000_000.0

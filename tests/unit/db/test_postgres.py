@@ -17,9 +17,8 @@ from sqlalchemy import Connection
 
 from mcp_optimizer import Optimizer
 from mcp_optimizer.db import postgres as postgres_module
-from mcp_optimizer.db.catalog import Catalog
+from mcp_optimizer.db.catalog import Catalog, StoredForms, StoredShapes
 from mcp_optimizer.db.database import Database, open_database
-from mcp_optimizer.db.definition_forms import StoredForms, StoredShapes
 from mcp_optimizer.db.history import History
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.db.postgres import SCHEMA, engine_of, shown

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mcp_optimizer.db.audit import StoredAudit
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.tool_uses import StoredUse
+from mcp_optimizer.db.history import StoredUse
 
 GATEWAYS = 6
 

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.scripts import ScriptRows
 from mcp_optimizer.db.tables import stored_script
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk
 from mcp_optimizer.domain.stored_script import ParameterType, ScriptParameter, StoredScript, UsedTool
 
 SCRIPT = StoredScript(

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.tasks import TaskRows
-from mcp_optimizer.domain.kept_tasks import KeptTask
+from mcp_optimizer.db.kept_results import TaskRows
+from mcp_optimizer.domain.kept_results import KeptTask
 
 NOW = round(time.time() * 1_000)
 LATER = NOW + 86_400_000

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.domain.caller import LOCAL, NOT_RECORDED, Caller, LatestRecord
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import LOCAL, NOT_RECORDED, Caller, LatestRecord, Principal
 from tests.unit.gateway.test_views import Asked
 
 CALLER = Caller(

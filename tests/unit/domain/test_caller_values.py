@@ -9,8 +9,7 @@ import pytest
 
 from mcp_optimizer.config.serverfile.parser import given_servers
 from mcp_optimizer.config.serverfile.spec import ServerSpec
-from mcp_optimizer.domain.caller_values import CallerValueMissing
-from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
+from mcp_optimizer.domain.caller import ANYONE, LOCAL_PRINCIPAL, CallerValueMissing, Principal
 
 
 def ada(**claims: Any) -> Principal:

@@ -8,8 +8,7 @@ import pytest
 
 from mcp_optimizer.app.part_options import policy_of
 from mcp_optimizer.config.settings import Settings, load_settings
-from mcp_optimizer.domain.decisions import Effect, Rule
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Risk
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Effect, Risk, Rule
 from mcp_optimizer.errors import ConfigurationError
 
 RULE = '[[rules]]\neffect = "deny"\n'

@@ -15,7 +15,7 @@ from mcp_optimizer.gateway.found_tools import summary
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.resolving import unknown_tool
 from mcp_optimizer.results.metadata import TOOL_META_KEY
-from mcp_optimizer.serving.client_habits import find_response
+from mcp_optimizer.serving.own_tools import find_response
 from tests.unit.catalogs import (
     Choking,
     RecordingPool,

@@ -21,7 +21,7 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.result_store import ResultStore
-from mcp_optimizer.serving.client_habits import FindToolResponse, find_response
+from mcp_optimizer.serving.own_tools import FindToolResponse, find_response
 from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import TokenCounter

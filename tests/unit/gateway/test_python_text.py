@@ -12,7 +12,7 @@ from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.serving.client_habits import find_response
+from mcp_optimizer.serving.own_tools import find_response
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, gateway_over, live_catalog, running
 

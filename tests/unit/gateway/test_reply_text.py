@@ -18,7 +18,7 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.gateway.found_tools import FoundTools
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.serving.client_habits import SAVINGS_META_KEY, find_reply
+from mcp_optimizer.serving.own_tools import SAVINGS_META_KEY, find_reply
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, new_gateway, running

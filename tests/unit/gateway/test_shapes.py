@@ -7,11 +7,10 @@ import json
 from typing import Any
 
 from mcp_optimizer.app.parts import learning
-from mcp_optimizer.catalog.learned_holdings import LearnedHoldings
 from mcp_optimizer.catalog.learned_shapes import LearnedShapes
+from mcp_optimizer.catalog.learned_use import LearnedHoldings
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
-from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import LOCAL, Caller, Principal
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results

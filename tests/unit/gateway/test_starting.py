@@ -14,7 +14,7 @@ from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UnknownTool
-from mcp_optimizer.gateway.starting_servers import StartingServers
+from mcp_optimizer.gateway.servers import StartingServers
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_gateway, running

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.access.policy.policy import Policy, RuleBook
 from mcp_optimizer.catalog.tool_forms import Detail
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.caller import Caller, Principal, Risk
 from mcp_optimizer.errors import InvalidRequest, RequestError, UnknownTool
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views

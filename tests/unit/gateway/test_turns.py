@@ -12,9 +12,8 @@ from functools import partial
 import pytest
 
 from mcp_optimizer.catalog.tool_forms import Detail
-from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.caller import Caller, Principal
 from mcp_optimizer.domain.own_tools import ScriptMode
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import InvalidRequest, TooManyCalls
 from mcp_optimizer.gateway.caller_threads import CallerThreads
 from mcp_optimizer.gateway.gateway import Gateway

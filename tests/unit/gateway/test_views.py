@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.access.policy.policy import Policy, RuleBook
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
-from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.decisions import Effect, Rule
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.caller import LOCAL, Caller, Effect, Principal, Risk, Rule
 from mcp_optimizer.errors import AmbiguousTool, CallNotWaiting, CallRefused, InvalidRequest, UnknownTool
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
-from mcp_optimizer.upstream.client_sessions import OnlyClient
-from mcp_optimizer.upstream.parked import ParkedCalls
+from mcp_optimizer.upstream.questions import ParkedCalls
+from mcp_optimizer.upstream.session_choice import OnlyClient
 from mcp_optimizer.upstream.state import PoolOptions
 from mcp_optimizer.upstream.supervisor import Supervisor
 from tests.unit.catalogs import RecordingPool, down, gateway_over, live_catalog, mcp_tool, new_gateway, running

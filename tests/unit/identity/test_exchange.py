@@ -18,7 +18,7 @@ from mcp_optimizer.config.serverfile.parser import given_servers
 from mcp_optimizer.config.serverfile.redaction import Redactor
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.config.settings import Settings
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.identity.caller_tokens import CallerTokens
 from mcp_optimizer.identity.exchange import Exchanges, TokenExchange, Turns

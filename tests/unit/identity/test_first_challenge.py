@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec, ServerSpec, Transport
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.web import Web
 

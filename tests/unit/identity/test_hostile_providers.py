@@ -16,10 +16,9 @@ from mcp_optimizer.config.serverfile.spec import NO_AUTH, AuthKind, AuthSpec, Se
 from mcp_optimizer.identity.challenges import Challenge, with_more
 from mcp_optimizer.identity.discovery import discovered
 from mcp_optimizer.identity.login import SHARED, Login
-from mcp_optimizer.identity.oauth_client import ClientId, Provider, registered
+from mcp_optimizer.identity.oauth_client import ClientId, Provider, Tokens, registered
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InMemory, LoginStore
-from mcp_optimizer.identity.tokens import Tokens
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.upstream.request_errors import LoginNeeded
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.identity.keys import VARIABLE, Keys, keys_of, new_key
+from mcp_optimizer.identity.vault import VARIABLE, Keys, keys_of, new_key
 
 UseKeyring = Callable[[str], None]
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.identity.keys import new_key, read_key
-from mcp_optimizer.identity.vault import NotSealed, key_id_of, seal, unseal
+from mcp_optimizer.identity.vault import NotSealed, key_id_of, new_key, read_key, seal, unseal
 
 KEY = new_key()
 

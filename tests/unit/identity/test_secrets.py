@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.errors import CatalogError, ConfigurationError
-from mcp_optimizer.identity.keys import keys_of
 from mcp_optimizer.identity.secrets import LONGEST_NAME, MOST_BYTES, opened_secrets
+from mcp_optimizer.identity.vault import keys_of
 from tests.unit.identity.vaults import opened
 
 

@@ -17,16 +17,15 @@ import pytest
 
 from mcp_optimizer.config.serverfile.parser import given_servers
 from mcp_optimizer.config.serverfile.spec import ServerSpec
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.identity.attempts import Attempts, Awaited
 from mcp_optimizer.identity.exchange import Exchanges, TokenExchange
 from mcp_optimizer.identity.login import Login
 from mcp_optimizer.identity.logins import Logins
-from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, Provider
+from mcp_optimizer.identity.oauth_client import Attempt, ClientId, NotAwaited, Provider, Tokens
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InVault, LoginStore
-from mcp_optimizer.identity.tokens import Tokens
 from mcp_optimizer.identity.vault import Vault
 from mcp_optimizer.identity.web import Web
 from tests.unit.identity.vaults import opened

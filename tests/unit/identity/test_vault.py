@@ -12,8 +12,7 @@ import pytest
 
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.errors import CatalogError, ConfigurationError, SecretUnreadable
-from mcp_optimizer.identity.keys import VARIABLE, Key, Keys, keys_of, new_key, read_key
-from mcp_optimizer.identity.vault import Vault
+from mcp_optimizer.identity.vault import VARIABLE, Key, Keys, Vault, keys_of, new_key, read_key
 from tests.conftest import ROOT
 from tests.postgres import ask
 from tests.unit.identity.vaults import opened

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.secrets import StoredSecrets
-from mcp_optimizer.identity.keys import Keys, keys_of
-from mcp_optimizer.identity.vault import Vault
+from mcp_optimizer.identity.vault import Keys, Vault, keys_of
 
 
 @asynccontextmanager

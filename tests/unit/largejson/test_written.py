@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.access.audit.digests import digest_of_arguments
+from mcp_optimizer.access.audit.recording import digest_of_arguments
 from mcp_optimizer.largejson.compact_json import Written, written
 from mcp_optimizer.results.cache import CacheKey
 from mcp_optimizer.upstream.peer import to_wire

@@ -17,7 +17,7 @@ from mcp_optimizer.errors import CallTimeout, OptimizerError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.serving.client_habits import find_reply
+from mcp_optimizer.serving.own_tools import find_reply
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, gateway_over, live_catalog, mcp_tool, new_gateway, no_database, running
 

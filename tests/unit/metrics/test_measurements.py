@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.config.settings import load_settings
-from mcp_optimizer.metrics.phases import TokenMeasurement, measure_tool_tokens, measurements
-from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS
-from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.metrics.tool_sizes import TokenMeasurement, measure_tool_tokens, measurements
+from mcp_optimizer.profiles.tiers import DEFAULT_BUDGETS, ProfileName
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import Choking, mcp_tool
 from tests.unit.metrics.reports import write_dumps

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from mcp_optimizer.metrics.phases import (
+from mcp_optimizer.metrics.tool_sizes import (
     MeasurementPhase,
     PhaseMetrics,
     TierMetrics,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.domain.events import Event
-from mcp_optimizer.metrics.report_json import report_values
+from mcp_optimizer.metrics.report import report_values
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Prices
 from tests.unit.metrics.reports import EVENTS, PRICES, report_on_dumps
 

@@ -11,9 +11,8 @@ from rich.console import Console
 
 from mcp_optimizer.cli.report_tables import show_report
 from mcp_optimizer.dashboard.report_page import report_page
-from mcp_optimizer.metrics.phases import phase_metrics
-from mcp_optimizer.metrics.report import Report
-from mcp_optimizer.metrics.report_json import report_values
+from mcp_optimizer.metrics.report import Report, report_values
+from mcp_optimizer.metrics.tool_sizes import phase_metrics
 from mcp_optimizer_demo.targets import KANBAN_TARGETS
 from tests.unit.metrics.reports import EVENTS, report_on_dumps
 

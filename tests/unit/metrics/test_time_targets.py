@@ -14,10 +14,9 @@ import pytest
 from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.domain.tools import McpTool, TokenMetrics
 from mcp_optimizer.gateway.arguments import ArgumentCheck
-from mcp_optimizer.metrics.phases import measure_tool_tokens
+from mcp_optimizer.metrics.tool_sizes import measure_tool_tokens
 from mcp_optimizer.profiles.lists import ToolLists
-from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS
-from mcp_optimizer.profiles.tiers import ProfileName, Tier
+from mcp_optimizer.profiles.tiers import DEFAULT_BUDGETS, ProfileName, Tier
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import live_catalog, mcp_tool, new_gateway, running
 from tests.unit.mcp_optimizer_demo.kanban_tools import kanban_tools

@@ -14,15 +14,14 @@ from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.short_descriptions import Level
+from mcp_optimizer.db.catalog import StoredForms
 from mcp_optimizer.db.database import Database, open_database
-from mcp_optimizer.db.definition_forms import StoredForms
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.profiles.lists import Presentation, ToolLists
 from mcp_optimizer.profiles.refresher import ListRefresher
-from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS
-from mcp_optimizer.profiles.tiers import ProfileName, Tier
+from mcp_optimizer.profiles.tiers import DEFAULT_BUDGETS, ProfileName, Tier
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, running

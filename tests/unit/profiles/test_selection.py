@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.compression.short_descriptions import Level
-from mcp_optimizer.profiles.selection import LoadStrategy, Profiles, strategy_of
-from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason, Tier, rank
+from mcp_optimizer.profiles.tiers import (
+    Candidate,
+    LoadStrategy,
+    ProfileName,
+    Profiles,
+    Ranked,
+    Reason,
+    Tier,
+    rank,
+    strategy_of,
+)
 
 OWN = 100
 COST = {Level.FULL: 4, Level.WORDS: 1}

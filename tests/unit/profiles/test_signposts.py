@@ -11,15 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.access.policy.policy import Policy, RuleBook
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.config.known_clients.table import habits_of
 from mcp_optimizer.config.settings import Settings, load_settings
-from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.decisions import Effect, Rule
+from mcp_optimizer.domain.caller import LOCAL, Caller, Effect, Principal, Rule
 from mcp_optimizer.domain.own_tools import FIND_TOOL, INSTRUCTIONS, NO_SIGNPOST, OWN_TOOLS, Signpost, own_tools
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.profiles.signposts import KnownSignpost, Signposts, about, line

@@ -9,10 +9,9 @@ import pytest
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.results.cache import CacheKey, ResultCache
-from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.calls import Call, ResultOptions, Treatment
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.token_counter import TokenCounter
 
 READS = {"readOnlyHint": True, "openWorldHint": False}

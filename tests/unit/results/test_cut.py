@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.largejson.spans import first_filled, items_of
-from mcp_optimizer.results.document import read_document
 from mcp_optimizer.results.item_layout import json_rows, trunk
+from mcp_optimizer.results.pages import read_document
 from mcp_optimizer.results.result_texts import NO_JSON, decoded
 
 SCALARS = (

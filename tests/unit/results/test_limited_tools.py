@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.calls import Call, ResultOptions, Treatment
 from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.results.test_limits import Gate, as_it_came, gate, id_of, text_result, texts, tokens
 

@@ -21,12 +21,11 @@ from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.compact_json import parsed
 from mcp_optimizer.largejson.large_messages import read_large
 from mcp_optimizer.largejson.raw import LargeValue
-from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.calls import Call, ResultOptions, Treatment
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, Results
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import PAGE_META_KEY
-from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.results.result_store import ResultStore, StoreLimits
 from mcp_optimizer.results.result_texts import compact
 from mcp_optimizer.token_counter import TokenCounter

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.results.calls import ResultOptions
 from mcp_optimizer.results.estimates import COUNTED_EXACTLY, Estimator, TextKind, kind_of
 from mcp_optimizer.results.metadata import NOT_COUNTED, WARNING
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.result_options import ResultOptions
 from mcp_optimizer.results.result_texts import Reading
 from mcp_optimizer.token_counter import TokenCounter
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.results.document import read_document
 from mcp_optimizer.results.encodings import Minifier, minified
+from mcp_optimizer.results.pages import read_document
 from mcp_optimizer.results.result_texts import encoded
 from tests.trying import at_most
 from tests.unit.results.test_cut import CONTAINERS, STYLES

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.results.key_outline import SIZES, outlines
+from mcp_optimizer.results.projection import SIZES, outlines
 from mcp_optimizer.token_counter import TokenCounter
 
 COUNT = TokenCounter().count_tokens

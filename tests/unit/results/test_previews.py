@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from mcp_optimizer.results.calls import Treatment
 from mcp_optimizer.results.limits import ResultLimits, limited
-from mcp_optimizer.results.result_options import Treatment
 from mcp_optimizer.results.result_texts import Reading
 from mcp_optimizer.token_counter import TokenCounter
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.principal import ANYONE, Principal
+from mcp_optimizer.domain.caller import ANYONE, LOCAL, Caller, Principal
 from mcp_optimizer.errors import InvalidRequest
 from tests.unit.results.test_limits import PEOPLE, gate, id_of, text_result
 

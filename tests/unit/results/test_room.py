@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.results.document import read_document
 from mcp_optimizer.results.encodings import Minifier, minified
 from mcp_optimizer.results.fitting import PartwiseCount, Room, parts
+from mcp_optimizer.results.pages import read_document
 from mcp_optimizer.results.result_texts import decoded
 from mcp_optimizer.token_counter import TokenCounter
 from tests.trying import at_most

@@ -10,11 +10,10 @@ import pytest
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.calls import Call, ResultOptions
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY, Results
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.result_options import ResultOptions
 from mcp_optimizer.results.result_store import ResultStore, StoreLimits
 from mcp_optimizer.results.selecting import AT_ONCE
 from tests.unit.results.test_limits import COUNTER, as_it_came, gate, id_of, text_result, texts, tokens, whole

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.result_texts import NO_JSON
-from mcp_optimizer.results.table_texts import data_value
+from mcp_optimizer.results.result_texts import NO_JSON, data_value
 from tests.unit.results.test_limits import gate, id_of, text_result, texts
 
 plain = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=20)

@@ -12,11 +12,10 @@ from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 from mcp_optimizer.errors import CatalogError, InvalidRequest
-from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.calls import Call, ResultOptions, Treatment
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.limits import ResultLimits, whole_pieces
 from mcp_optimizer.results.pipeline import NOT_KEPT, Results
-from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.results.result_store import HeldResult, ResultStore, StoreLimits, WaitingResults
 from mcp_optimizer.results.result_texts import Reading
 from tests.unit.results.test_limits import COUNTER, PEOPLE, text_result, texts

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from mcp_optimizer.runtime.deferred_work import Afterwards
+from mcp_optimizer.runtime.tasks import Afterwards
 from tests.waiting import until
 
 

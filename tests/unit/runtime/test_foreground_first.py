@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mcp_optimizer.runtime.deferred_work import ForegroundGate
+from mcp_optimizer.runtime.tasks import ForegroundGate
 
 
 async def test_background_work_goes_on_when_the_last_foreground_work_is_done() -> None:

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from mcp_optimizer.runtime.lazy_imports import load_later
+from mcp_optimizer.runtime.lazy import load_later
 
 NAMES = ("greedy", "greedy.inner", "greedy.inner.part", "greedy.other", "greedy.costly")
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from mcp_optimizer.runtime.lazy_imports import quick_imports
+from mcp_optimizer.runtime.lazy import quick_imports
 
 
 def models() -> tuple[type[BaseModel], type[BaseModel]]:

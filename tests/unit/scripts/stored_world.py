@@ -12,15 +12,14 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.domain.stored_script import StoredScript
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.gateway.built_in_servers import BuiltInServers
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
+from mcp_optimizer.gateway.servers import BuiltInServers
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.problems import CheckResult, Problem
 from mcp_optimizer.scripts.saving import WantedScript
-from mcp_optimizer.scripts.stored import ScriptSources, StoredScripts
-from mcp_optimizer.scripts.stored_tool import ScriptState
+from mcp_optimizer.scripts.stored import ScriptSources, ScriptState, StoredScripts
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import RecordingPool, live_catalog, mcp_tool, new_gateway, running
 

@@ -21,10 +21,10 @@ from mcp_optimizer.compression.shapes import Shape, merged, without_data
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.checking import ScriptChecker
+from mcp_optimizer.scripts.driver import PRELUDE
 from mcp_optimizer.scripts.interpreter import BUILTINS, IMPORTED, MEMBERS
 from mcp_optimizer.scripts.names import MODULES, Toolbox
 from mcp_optimizer.scripts.problems import Problem
-from mcp_optimizer.scripts.worker_prelude import PRELUDE
 from mcp_optimizer_demo.kanban.server import KANBAN_TOOLS
 from mcp_optimizer_demo.sql.server import SQL_TOOLS
 from mcp_optimizer_demo.web.server import WEB_TOOLS

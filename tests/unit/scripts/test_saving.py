@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.db.scripts import ScriptRows
-from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.caller import LOCAL, Caller, Principal, Risk
 from mcp_optimizer.errors import CallRefused, InvalidRequest, OptimizerError
 from mcp_optimizer.scripts.saving import WantedScript
 from tests.unit.scripts.stored_world import OPEN_CARDS, World, kanban

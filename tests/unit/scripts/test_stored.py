@@ -11,7 +11,7 @@ from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.own_tools import ScriptMode
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, OptimizerError
 from mcp_optimizer.scripts.saving import WantedScript
-from mcp_optimizer.scripts.stored_tool import ScriptState
+from mcp_optimizer.scripts.stored import ScriptState
 from tests.unit.catalogs import down, live_catalog, mcp_tool, running
 from tests.unit.scripts.stored_world import DELETE, LIST, MOVE, OPEN_CARDS, World, kanban
 

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.scripts import scheduling
-from mcp_optimizer.scripts.scheduling import ScriptTurns
+from mcp_optimizer.scripts import workers
+from mcp_optimizer.scripts.workers import ScriptTurns
 from mcp_optimizer.upstream.request_errors import RpcError
 
 AT_ONCE = 3
@@ -16,7 +16,7 @@ AT_ONCE = 3
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduling, "_PATIENCE", 0.02)
+    monkeypatch.setattr(workers, "_PATIENCE", 0.02)
 
 
 async def test_one_caller_leaves_a_turn_for_others() -> None:

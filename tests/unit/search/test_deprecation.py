@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.compression.abbreviate import abbreviated
+from mcp_optimizer.compression.brief import abbreviated
 from mcp_optimizer.compression.compress import SchemaNotes, compress
 from mcp_optimizer.compression.short_descriptions import ShortDescription, concise
 from mcp_optimizer.compression.signature import Notes, signature

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.search.deprecation import Superseded
+from mcp_optimizer.search.index_parts import Names
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.name_index import Names
 from mcp_optimizer.search.ranker import (
     EXACT_NAME_BONUS,
     FEATURES,

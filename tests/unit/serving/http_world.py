@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http import McpEndpoint
-from mcp_optimizer.serving.relay.wire import for_era
+from mcp_optimizer.serving.messages import for_era
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, message
 from tests.unit.serving.test_http_connections import served as listening
 

@@ -12,7 +12,7 @@ from mcp_optimizer.config.known_clients.table import HABITS
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits
 from mcp_optimizer.domain.own_tools import own_tools
-from mcp_optimizer.serving.client_habits import conversation_of, dialect_for
+from mcp_optimizer.serving.own_tools import conversation_of, dialect_for
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import mcp_tool
 

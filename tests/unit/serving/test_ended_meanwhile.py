@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from mcp_optimizer.domain.principal import ANYONE
+from mcp_optimizer.domain.caller import ANYONE
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, message

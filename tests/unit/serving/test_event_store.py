@@ -6,7 +6,7 @@ import pytest
 from mcp_types import ErrorData
 
 from mcp_optimizer.largejson.raw import LargeText
-from mcp_optimizer.serving.event_store import TOO_LARGE, KeptEvents, SessionEvents
+from mcp_optimizer.serving.legacy_http import TOO_LARGE, KeptEvents, SessionEvents
 from mcp_optimizer.serving.messages import Message, notice, response
 
 

@@ -14,9 +14,8 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.serving.gate import Gate, Refused
-from mcp_optimizer.serving.messages import id_of
+from mcp_optimizer.serving.messages import TooDeep, id_of, sendable
 from mcp_optimizer.serving.relay.connected import Outbox
-from mcp_optimizer.serving.relay.wire import TooDeep, sendable
 from mcp_optimizer.upstream.transports.bounded_lines import OverlongLine, lines
 
 

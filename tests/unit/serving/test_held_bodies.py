@@ -8,7 +8,7 @@ import pytest
 
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.serving.gate import Gate, Refused
-from mcp_optimizer.serving.request_bodies import HeldBody, RoomForBodies
+from mcp_optimizer.serving.http_gate import HeldBody, RoomForBodies
 
 LARGEST = 100_000
 COUNTED = LARGEST - 16_000

@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from mcp_optimizer.serving.hosts import Hosts
 from mcp_optimizer.serving.http import admitted_hosts
+from mcp_optimizer.serving.http_gate import Hosts
 from mcp_optimizer.serving.relay.head import fields_of
 
 RIGHT = {"host": "127.0.0.1:8765", "content-type": "application/json"}

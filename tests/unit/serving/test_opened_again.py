@@ -11,7 +11,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 
-from mcp_optimizer.domain.principal import ANYONE
+from mcp_optimizer.domain.caller import ANYONE
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.signatures import ReadKey, Signatures
 from mcp_optimizer.serving.gate import Gate

@@ -12,19 +12,17 @@ import pytest
 from mcp import Client
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rules import RuleBook
+from mcp_optimizer.access.policy.policy import Policy, RuleBook
 from mcp_optimizer.catalog.tool_forms import ToolForms
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
-from mcp_optimizer.domain.decisions import Effect, Rule
+from mcp_optimizer.domain.caller import Effect, Risk, Rule
 from mcp_optimizer.domain.own_tools import ScriptMode
-from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions, Views
+from mcp_optimizer.results.calls import ResultOptions, Treatment
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.result_options import ResultOptions, Treatment
 from mcp_optimizer.results.result_store import ResultStore
 from mcp_optimizer.scripts.runner import ScriptRunner
 from mcp_optimizer.serving.relay.server import Relay

@@ -12,7 +12,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from mcp_optimizer.access.callers.door import Door
 from mcp_optimizer.access.callers.verification import Credentials
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.gate import Gate

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mcp_optimizer.errors import ServerBusy
-from mcp_optimizer.upstream.admission import Admission
+from mcp_optimizer.upstream.server_calls import Admission
 
 
 async def test_what_is_too_much_is_told_when_to_try_again_and_the_rest_gets_its_turn() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.config.serverfile.entry_fixes import entry_fixes
+from mcp_optimizer.config.serverfile.file_edits import entry_fixes
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=10),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.config.serverfile.spec import AuthSpec, ServerSpec, Transport
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.upstream.header_command import HeaderCommand
+from mcp_optimizer.upstream.authorization import HeaderCommand
 from mcp_optimizer.upstream.transports import processes
 from tests.trying import at_most
 from tests.waiting import until

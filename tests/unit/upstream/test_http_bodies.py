@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from mcp_optimizer.upstream.transports.http_bodies import BodyUnreadable, SseEvent, events, whole_body
+from mcp_optimizer.upstream.transports.http_client import BodyUnreadable, SseEvent, events, whole_body
 
 MOST = 1_000_000
 

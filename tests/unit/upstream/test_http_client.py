@@ -10,8 +10,7 @@ import httpx2
 import pytest
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.transports.http_bodies import BodyUnreadable, whole_body
-from mcp_optimizer.upstream.transports.http_client import ServerClient, http_client
+from mcp_optimizer.upstream.transports.http_client import BodyUnreadable, ServerClient, http_client, whole_body
 from tests.unit.upstream.test_connections import OK, Listener
 
 COOKIE = OK.replace(b"content-length", b"set-cookie: place=7; Path=/\r\ncontent-length")

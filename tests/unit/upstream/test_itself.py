@@ -10,7 +10,7 @@ import pytest
 
 from mcp_optimizer.app.servers import server_specs
 from mcp_optimizer.config.serverfile.parser import parse_server_file
-from mcp_optimizer.config.serverfile.self_reference import is_own_address
+from mcp_optimizer.config.serverfile.recognised_servers import is_own_address
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.config.trusted_files import trust
 from mcp_optimizer.errors import ConfigurationError

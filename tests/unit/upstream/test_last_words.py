@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_optimizer.upstream.transports.stderr_reason import telling_line
+from mcp_optimizer.upstream.diagnostics import telling_line
 
 SHAPES = tomllib.loads(Path(__file__).with_name("stderr_shapes.toml").read_text(encoding="utf-8"))
 

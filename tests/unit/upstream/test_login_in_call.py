@@ -12,7 +12,7 @@ import pytest
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.errors import LoginRequired, OptimizerError
 from mcp_optimizer.upstream.authorization import LoginOffer
-from mcp_optimizer.upstream.parked import ParkedCalls, Request
+from mcp_optimizer.upstream.questions import ParkedCalls, Request
 from mcp_optimizer.upstream.server_calls import LoginInCall
 from tests import waiting
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
-from mcp_optimizer.domain.caller_values import CallerField, CallerText
-from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
+from mcp_optimizer.domain.caller import ANYONE, LOCAL_PRINCIPAL, CallerField, CallerText, Principal
 from mcp_optimizer.errors import ServerUnavailable
-from mcp_optimizer.upstream.own_servers import OwnServers
+from mcp_optimizer.upstream.lifetimes import OwnServers
 
 SPEC = ServerSpec(
     "crm", Transport.STDIO, command="crm", by_caller=(CallerText("env", "UNIT", (CallerField("claim.unit"),)),)

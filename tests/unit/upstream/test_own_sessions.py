@@ -9,10 +9,10 @@ from typing import Any
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import ClientLink
-from mcp_optimizer.upstream.client_sessions import OwnSessions
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.session import UpstreamSession
+from mcp_optimizer.upstream.session_choice import OwnSessions
 
 SPEC = ServerSpec(name="files", transport=Transport.STDIO)
 

@@ -11,9 +11,8 @@ import pytest
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
-from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits, Request
 from mcp_optimizer.upstream.peer import Message, Peer
-from mcp_optimizer.upstream.questions import refusal
+from mcp_optimizer.upstream.questions import ParkedCalls, ParkingLimits, Request, refusal
 from mcp_optimizer.upstream.request_errors import ServerGone
 from tests.waiting import until
 

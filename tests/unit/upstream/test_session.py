@@ -8,8 +8,8 @@ import pytest
 
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
 from mcp_optimizer.upstream import session as sessions
-from mcp_optimizer.upstream.handshake import Agreement
 from mcp_optimizer.upstream.request_errors import ExchangeLost, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.session import Agreement
 from tests.unit.upstream.told import Told
 
 MODERN = Agreement("2026-07-28", capabilities={"tools": {"listChanged": True}})

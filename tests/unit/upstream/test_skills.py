@@ -8,9 +8,8 @@ import pytest
 
 from mcp_optimizer.domain.skills import MOST_FILES, entry_in
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.upstream.listing import Listing, read_tools
+from mcp_optimizer.upstream.listing import Listing, read_tools, with_skills
 from mcp_optimizer.upstream.pacing import Pacer
-from mcp_optimizer.upstream.skills import with_skills
 
 DIGEST = f"sha256:{'0' * 64}"
 

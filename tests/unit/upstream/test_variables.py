@@ -14,7 +14,7 @@ from mcp_optimizer.config.serverfile.redaction import Redactor
 from mcp_optimizer.config.serverfile.spec import ServerSpec
 from mcp_optimizer.config.serverfile.variables import SecretValues
 from mcp_optimizer.domain.failure_kinds import FailureKind
-from mcp_optimizer.gateway.server_lines import places
+from mcp_optimizer.gateway.reply_text import places
 
 FILE = Path("/home/ada/mcp.json")
 

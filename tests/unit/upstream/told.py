@@ -7,10 +7,9 @@ from typing import Any
 
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.diagnostics import Diagnostics
-from mcp_optimizer.upstream.handshake import Agreement
 from mcp_optimizer.upstream.peer import Message, Peer
 from mcp_optimizer.upstream.request_errors import RpcError
-from mcp_optimizer.upstream.session import UpstreamSession
+from mcp_optimizer.upstream.session import Agreement, UpstreamSession
 
 
 class Told:

@@ -1,4 +1,5 @@
-"""The audit trail of one gateway: accepts entries, keys their hashes, and queues them for the table and the file.
+"""The audit trail of one gateway: accepts entries, keys their hashes, and writes them to the table and the file in
+batches.
 
 Called on the event loop by everything that records an act; returns at once. An entry that one of the two cannot store
 still goes to the other. Requests refused before their caller was known become one counted entry per minute and reason,
@@ -13,18 +14,158 @@ import hashlib
 import logging
 import secrets
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from mcp_optimizer.access.audit.audit_file import AuditFile, AuditOptions
-from mcp_optimizer.access.audit.batch_writer import CAPACITY, AuditPlace, AuditWriter
-from mcp_optimizer.access.audit.digests import HashKey
+from mcp_optimizer.access.audit.recording import HashKey
 from mcp_optimizer.domain.audit import AuditEntry, bounded
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.runtime.deferred_work import Afterwards
-from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.runtime.tasks import Afterwards, BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
+
+logger = logging.getLogger(__name__)
+
+# Writes audit entries to one place, in batches, in the background. A locked database or a full disk therefore delays
+# neither callers nor the other place. Entries wait as long as the queue has room; lost ones are counted, logged, and
+# reported in an entry of the next batch.
+
+CAPACITY = 20_000
+"""Maximum entries that wait while a place cannot be written."""
+
+LOST = "audit/lost"
+"""The method of an entry that reports how many entries are missing."""
+
+_BATCH = 500
+_WRITTEN_TOGETHER = 0.25
+"""Seconds to collect entries for one batch."""
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_LOG_INTERVAL = 60.0
+_LAST_CHANCE = 2.0
+"""Seconds to write the remaining entries when the gateway stops."""
+
+
+class AuditPlace(Protocol):
+    """A place that entries are written to: the table or the file."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def write(self, entries: Sequence[AuditEntry]) -> None:
+        """Write all entries or none; raises CatalogError or OSError."""
+        ...
+
+
+class AuditWriter:
+    """The queue of one place."""
+
+    def __init__(self, place: AuditPlace, capacity: int = CAPACITY, first_pause: float = _FIRST_PAUSE) -> None:
+        self._place = place
+        self._capacity = capacity
+        self._first_pause = first_pause
+        self._queue: deque[AuditEntry] = deque()
+        self._arrived, self._ending = asyncio.Event(), asyncio.Event()
+        self._tasks = BackgroundTasks(logger, "The audit is not written any more")
+        self._unsaid = 0
+        self._logged_at = float("-inf")
+        self.written = 0
+        self.dropped = 0
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not written yet."""
+        return len(self._queue)
+
+    def put(self, entry: AuditEntry) -> None:
+        queue = self._queue
+        if len(queue) >= self._capacity:
+            self.lost(1)
+            return
+        if not queue:
+            self._arrived.set()
+        queue.append(entry)
+
+    def lost(self, count: int) -> None:
+        """Count and log entries that could not be kept."""
+        self.dropped += count
+        self._unsaid += count
+        if count and time.monotonic() - self._logged_at >= _LOG_INTERVAL:
+            self._logged_at = time.monotonic()
+            logger.error(
+                "Entries of the audit that are missing in %s so far: %d. It cannot be written, or not fast enough.",
+                self._place.name,
+                self.dropped,
+            )
+
+    def start(self) -> None:
+        self._tasks.spawn(self._write(), name=f"audit: {self._place.name}")
+
+    async def stop(self) -> None:
+        """Write the remaining entries within a short time limit; log how many are lost."""
+        self._ending.set()
+        self._arrived.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tasks.settled(), _LAST_CHANCE)
+        self._tasks.cancel()
+        self.lost(len(self._queue))
+        self._queue.clear()
+
+    async def _write(self) -> None:
+        pause = self._first_pause
+        while not (self._ending.is_set() and not self._queue):
+            if not self._queue:
+                self._arrived.clear()
+                await self._arrived.wait()
+            await self._paused(_WRITTEN_TOGETHER)
+            is_ending = self._ending.is_set()
+            while not await self._write_waiting():
+                if is_ending:
+                    return
+                await self._paused(pause)
+                is_ending = self._ending.is_set()
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = self._first_pause
+
+    async def _paused(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), seconds)
+
+    async def _write_waiting(self) -> bool:
+        # Only the entries waiting now: during steady traffic, each later one would become a transaction of its own.
+        waiting = len(self._queue)
+        try:
+            while waiting > 0:
+                batch = list(islice(self._queue, _BATCH))
+                waiting -= len(batch)
+                unsaid = self._unsaid
+                await self._place.write([*_lost_before(unsaid), *batch])
+                self._unsaid -= unsaid
+                for _ in batch:
+                    self._queue.popleft()
+                self.written += len(batch)
+                if len(batch) < _BATCH and not self._ending.is_set():
+                    # Leave later entries for the next batch: a transaction for each would cost more than the calls.
+                    break
+        except (CatalogError, OSError) as error:
+            logger.warning("Cannot write the audit to %s now: %s. %d waiting.", self._place.name, error, self.waiting)
+            return False
+        except Exception:
+            # A bug of ours must not stop the writer for good; waiting entries are tried again, or dropped and counted.
+            logger.exception("Cannot write the audit to %s", self._place.name)
+            return False
+        return True
+
+
+def _lost_before(count: int) -> list[AuditEntry]:
+    if not count:
+        return []
+    return [AuditEntry(time.time_ns() // 1_000_000, method=LOST, outcome=f"{count} not written here before this")]
+
 
 _WINDOW = 60.0
 _MOST_REASONS = 64
@@ -113,15 +254,11 @@ class SessionLabels:
         return known
 
 
-logger = logging.getLogger(__name__)
-
 _KEY_PATIENCE = 2.0
 """Seconds that entries wait for the database's key before they are keyed with a random one."""
 
-_TOGETHER = 0.05
+_RECORDED_TOGETHER = 0.05
 """Seconds to collect acts before their entries are made."""
-
-_LONGEST_PAUSE = 60.0
 _FORGET_INTERVAL = 3_600.0
 _DAY = 86_400.0
 _MINUTE = 60.0
@@ -155,7 +292,7 @@ class AuditTrail:
         self._unkeyed: list[AuditEntry] = []
         self._refusals = Refusals()
         self._tasks = BackgroundTasks(logger, "The audit is not complete")
-        self.afterwards = Afterwards(_TOGETHER)
+        self.afterwards = Afterwards(_RECORDED_TOGETHER)
         """Defers making the entries, so that no caller waits for it."""
         self._is_started = False
         self.is_on = False

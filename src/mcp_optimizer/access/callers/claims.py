@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from mcp_optimizer.access.callers.keys import PROFILES
-from mcp_optimizer.access.callers.rejections import Rejected, ScopesMissing
-from mcp_optimizer.domain.caller_values import claim_at
-from mcp_optimizer.domain.principal import Principal, Risk, Role
-from mcp_optimizer.domain.token_issuers import TokenIssuer, is_scope
+from mcp_optimizer.access.callers.keys import PROFILES, Rejected, ScopesMissing
+from mcp_optimizer.domain.caller import Principal, Risk, Role, claim_at
+from mcp_optimizer.domain.credentials import TokenIssuer, is_scope
 
 _MOST = 4_096
 

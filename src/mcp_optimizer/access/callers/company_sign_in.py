@@ -23,12 +23,20 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from mcp_optimizer.access.callers.claims import principal_of
-from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected, ScopesMissing
+from mcp_optimizer.access.callers.keys import CannotVerify, Rejected, ScopesMissing
 from mcp_optimizer.access.callers.signed_tokens import KeySet, SignedTokens
-from mcp_optimizer.domain.principal import Principal
-from mcp_optimizer.domain.token_issuers import DashboardLogin, TokenIssuer
-from mcp_optimizer.identity.oauth_client import BASIC, NONE, POST, Attempt, ClientId, Provider, parameters
-from mcp_optimizer.identity.tokens import TokenEndpoint
+from mcp_optimizer.domain.caller import Principal
+from mcp_optimizer.domain.credentials import DashboardLogin, TokenIssuer
+from mcp_optimizer.identity.oauth_client import (
+    BASIC,
+    NONE,
+    POST,
+    Attempt,
+    ClientId,
+    Provider,
+    TokenEndpoint,
+    parameters,
+)
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.runtime.patterns import regex
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected, ScopesMissing
+from mcp_optimizer.access.callers.keys import CannotVerify, Rejected, ScopesMissing
 from mcp_optimizer.access.callers.verification import Credentials
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import ANYONE, Principal
+from mcp_optimizer.domain.caller import ANYONE, Caller, Principal
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 MCP_PATH = "/mcp"

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from mcp_optimizer.access.callers.claims import Recent, check_audience, check_times, hash_of, principal_of
-from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected, ScopesMissing
-from mcp_optimizer.domain.principal import Principal
-from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.access.callers.keys import CannotVerify, Rejected, ScopesMissing
+from mcp_optimizer.domain.caller import Principal
+from mcp_optimizer.domain.credentials import TokenIssuer
 from mcp_optimizer.identity.web import LoginFailed, Reply, Unanswered, Web
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 

@@ -22,9 +22,9 @@ from jwt.exceptions import PyJWTError
 from jwt.types import Options
 
 from mcp_optimizer.access.callers.claims import LEEWAY, Recent, check_audience, check_times, hash_of, principal_of
-from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected
-from mcp_optimizer.domain.principal import Principal
-from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.access.callers.keys import CannotVerify, Rejected
+from mcp_optimizer.domain.caller import Principal
+from mcp_optimizer.domain.credentials import TokenIssuer
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
 from mcp_optimizer.runtime.outgoing import is_this_machine
 from mcp_optimizer.runtime.tasks import BackgroundTasks

@@ -6,11 +6,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from mcp_optimizer.access.callers.keys import PREFIX
-from mcp_optimizer.access.callers.known_keys import KnownKeys
-from mcp_optimizer.access.callers.rejections import Rejected
-from mcp_optimizer.domain.principal import Principal, Risk
-from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.access.callers.keys import PREFIX, KnownKeys, Rejected
+from mcp_optimizer.domain.caller import Principal, Risk
+from mcp_optimizer.domain.credentials import TokenIssuer
 
 if TYPE_CHECKING:
     # Not at run time: it is loaded only where people sign in at an issuer.

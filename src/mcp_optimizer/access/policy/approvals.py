@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from mcp_optimizer.domain.decisions import Decision
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Decision, Principal
 from mcp_optimizer.runtime.patterns import regex
 
 SHOWN_OF_ARGUMENTS: Final = 300

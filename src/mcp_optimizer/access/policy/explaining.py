@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mcp_optimizer.access.policy.policy import SOURCES, Policy, own_limits
-from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass, Rule
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.caller import Decision, Effect, Principal, Risk, RiskClass, Rule
 from mcp_optimizer.runtime.terminal_text import in_a_line
 
 _GROUPS_SHOWN: Final = 50

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from mcp_optimizer.domain.decisions import RiskClass
+from mcp_optimizer.domain.caller import Risk, RiskClass
 from mcp_optimizer.domain.globs import glob
 from mcp_optimizer.domain.naming import SEPARATOR
-from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.verbs import DELETING
 from mcp_optimizer.runtime.patterns import regex
 

@@ -22,12 +22,13 @@ from mcp_optimizer.app.control.command_facts import (
     meant_facts,
     missing_facts,
     result_facts,
+    save_script,
+    script_rows,
     server_facts,
     session_facts,
     tool_facts,
     tool_rows,
 )
-from mcp_optimizer.app.control.script_facts import save_script, script_rows
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.json_schema import properties_of

@@ -1,18 +1,63 @@
-"""What commands print about servers and tools, as plain values that also travel over the socket. Pure."""
+"""What commands print about servers, tools and stored scripts, as plain values that also travel over the socket.
+Pure.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
+from mcp_optimizer.app.control.command_requests import SaveScriptRequest
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail, ToolForms
 from mcp_optimizer.compression.short_descriptions import Level
+from mcp_optimizer.domain.stored_script import StoredScript
 from mcp_optimizer.gateway.found_tools import FoundTools, find_response, summary
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.results.notices import Notice
 from mcp_optimizer.upstream.state import ServerSessions, UpstreamState
+
+if TYPE_CHECKING:
+    from mcp_optimizer.scripts.stored import ScriptStanding, StoredScripts
+
+
+# Stored scripts as commands print them, and the request to save one. Loads no script code while scripts are off.
+
+NOT_CHECKED: Final = "not checked"
+
+
+def script_facts(script: StoredScript) -> dict[str, Any]:
+    """Everything but its source."""
+    saved = datetime.fromtimestamp(script.saved_at_ms / 1_000, UTC)
+    return {
+        "name": script.name,
+        "description": script.description,
+        "parameters": [str(one) for one in script.parameters],
+        "risk": script.risk.value,
+        "uses": [used.name for used in script.uses],
+        "may_change": list(script.may_change),
+        "saved_at": saved.isoformat(timespec="seconds"),
+    }
+
+
+def with_standing(script: StoredScript, found: ScriptStanding) -> dict[str, Any]:
+    return {**script_facts(script), "state": found.state.value, "reason": found.reason}
+
+
+async def script_rows(scripts: StoredScripts) -> list[dict[str, Any]]:
+    """Every script, with its state."""
+    return [with_standing(script, found) for script, found in await scripts.all()]
+
+
+async def save_script(scripts: StoredScripts, request: SaveScriptRequest) -> dict[str, Any]:
+    """Save a script; returns the name of the tool that now runs it."""
+    from mcp_optimizer.scripts.saving import WantedScript
+
+    wanted = WantedScript(request.name, request.source, request.description, request.parameters, request.may_change)
+    saved = await scripts.save(wanted, replaces=request.replaces)
+    return {**with_standing(saved, await scripts.standing(saved)), "server": scripts.server}
 
 
 def found_facts(found: FoundTools) -> dict[str, Any]:

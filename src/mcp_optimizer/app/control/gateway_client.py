@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer import __version__
-from mcp_optimizer.app.control.sockets import identity, sockets
-from mcp_optimizer.app.control.wire import LONGEST_HELLO, MOST_ANSWERED, MOST_ASKED, Hello, read_answer
+from mcp_optimizer.app.control.wire import (
+    LONGEST_HELLO,
+    MOST_ANSWERED,
+    MOST_ASKED,
+    Hello,
+    identity,
+    read_answer,
+    sockets,
+)
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import GatewayFailure
 from mcp_optimizer.runtime.sharing.places import CAN_CONTROL, is_own_user

@@ -18,8 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mcp_optimizer.app.control.command_requests import REQUESTS, Request
-from mcp_optimizer.app.control.sockets import socket_name
-from mcp_optimizer.app.control.wire import MOST_ASKED, FailedCommand, Hello, answered, failed, failure_of
+from mcp_optimizer.app.control.wire import MOST_ASKED, FailedCommand, Hello, answered, failed, failure_of, socket_name
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.runtime.sharing.places import CAN_CONTROL, bound_socket, is_own_user, made_folder
 from mcp_optimizer.runtime.tasks import BackgroundTasks

@@ -1,4 +1,5 @@
-"""The lines exchanged on the command socket: a gateway identifies itself, a command asks, the gateway answers.
+"""The command socket: where it is, and the lines exchanged on it. A gateway identifies itself, a command asks, the
+gateway answers.
 
 Pure. Also says how a failed command ends: the message and exit code are the same whether the command or a gateway
 did the work.
@@ -6,11 +7,44 @@ did the work.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError, GatewayFailure, InvalidArguments, OptimizerError, UnknownTool
+from mcp_optimizer.runtime.sharing.places import folders, sockets_named
+
+# The sockets on which running gateways answer commands: their names, and where they are.
+
+
+def identity(settings: Settings) -> str:
+    """A digest of what a gateway and a command must share: the servers and their database."""
+    source = "demo" if settings.demo else os.path.realpath(settings.server_file)
+    place = settings.database_place
+    if isinstance(place, Path):
+        stored = os.path.realpath(place)
+    else:
+        url = urlsplit(place or "none")
+        # Without the password: nothing may be derived from it.
+        stored = f"{url.scheme} {url.username or ''} {url.hostname or ''} {url.port or ''} {url.path}" if place else ""
+    chosen = sorted(name for name in (part.strip() for part in settings.servers.split(",")) if name)
+    known = json.dumps([source, settings.demo, chosen, stored])
+    return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def socket_name(of: str, pid: int) -> str:
+    return f"{of}-{pid}.sock"
+
+
+def sockets(of: str, environment: Mapping[str, str]) -> list[Path]:
+    """The sockets of gateways with this identity, newest first. Skips links and files of other users."""
+    return sockets_named(lambda name: name.startswith(f"{of}-"), folders(environment))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Plans how our entry is added to a client's file and removed again: texts in, texts out.
+"""Plans how our entry is added to a client's file and removed again, and how servers that are now behind it are
+switched off there: texts in, texts out.
 
 Called by the command line, which shows the plan, asks, keeps a copy and writes. Reads files, writes none.
 """
@@ -6,19 +7,89 @@ Called by the command line, which shows the plan, asks, keeps a copy and writes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.config.clients.documents import ListedEntry, listing
-from mcp_optimizer.config.clients.finding import FoundFile, Machine, file_at
-from mcp_optimizer.config.clients.moving import without_listed
-from mcp_optimizer.config.clients.own_entry import is_ours
-from mcp_optimizer.config.known_clients.entry_writing import NotForThisClient, OurGateway
-from mcp_optimizer.config.known_clients.program import ClientProgram, FilePlace, KeyPath
+from mcp_optimizer.config.clients.files import FoundFile, ListedEntry, Machine, file_at, listing
+from mcp_optimizer.config.known_clients.entry_spelling import NotForThisClient, OurGateway
+from mcp_optimizer.config.known_clients.program import ClientProgram, FilePlace, KeyPath, SwitchOff
+from mcp_optimizer.config.serverfile.recognised_servers import is_gateway
+from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
+from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.config.textfiles.editing import CannotEdit, with_item, with_value, without_item, without_value
+from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
+
+# Recognises our own entry in a client's file, and a temporary copy of this program.
+
+DEFAULT_NAME = "mcp-optimizer"
+
+
+def is_ours(client: ClientProgram, name: str, entry: Any) -> bool:
+    """Whether a client's entry is a gateway: by its command, or by its name if it has only a URL."""
+    if not isinstance(entry, dict):
+        return False
+    try:
+        flat = client.reading.shape(entry)
+    except UnusableEntry:
+        return False
+    given = {client.reading.renamed.get(key, key): value for key, value in flat.items()}
+    command, args, url = given.get("command"), given.get("args"), given.get("url")
+    if isinstance(command, str) and command:
+        words = tuple(item for item in args if isinstance(item, str)) if isinstance(args, list) else ()
+        return is_gateway(ServerSpec(name=name, transport=Transport.STDIO, command=command, args=words))
+    return isinstance(url, str) and bool(url) and is_gateway(ServerSpec(name=name, transport=Transport.HTTP, url=url))
+
+
+def is_temporary(program: str) -> bool:
+    """Whether a program is in the temporary cache of uvx or `pipx run`."""
+    parts = program.replace(os.sep, "/").lower()
+    return any(
+        sign in parts for sign in ("/archive-v0/", "/uv/cache/", "/.cache/uv/", "/pipx/.cache/", "/.cache/pipx/")
+    )
+
+
+# Switches servers off in the file of a client that no longer needs them, so that their tools are not listed twice.
+
+
+def switched_off(file: FoundFile, entries: Iterable[ListedEntry]) -> str:
+    """The text of a client's file with these servers switched off, or without them if the client cannot do that.
+
+    Raises CannotEdit where other parts of the file would change.
+    """
+    text, kind, how = file.text, file.place.kind, file.client.switch_off
+    # The last item of a list first: removing an item shifts those after it.
+    for entry in sorted(entries, key=lambda one: -1 if one.index is None else -one.index):
+        if entry.index is not None:
+            text = without_listed(text, kind, entry.at, entry.index)
+        elif how is SwitchOff.DISABLED:
+            text = with_value(text, kind, (*entry.at, "disabled"), True)
+        elif how is SwitchOff.ENABLED:
+            text = with_value(text, kind, (*entry.at, "enabled"), False)
+        elif how is SwitchOff.EXCLUDED:
+            text = _excluded(text, kind, entry.name)
+        else:
+            text = without_value(text, kind, entry.at)
+    return text
+
+
+def without_listed(text: str, kind: FileKind, at: KeyPath, index: int) -> str:
+    """The text without an item of a list. An emptied list stays a list: Continue refuses a null."""
+    text = without_item(text, kind, at, index)
+    holder = parsed(text, kind) or {}
+    for key in at[:-1]:
+        holder = holder.get(key) or {}
+    return with_value(text, kind, at, []) if at[-1] in holder and holder[at[-1]] is None else text
+
+
+def _excluded(text: str, kind: FileKind, name: str) -> str:
+    """Gemini CLI's file with a server added to its list of excluded ones."""
+    mcp = parsed(text, kind).get("mcp")
+    there = mcp.get("excluded") if isinstance(mcp, dict) else None
+    names = there if isinstance(there, list) else []
+    return text if name in names else with_value(text, kind, ("mcp", "excluded"), [*names, name])
 
 
 class CannotConnect(ValueError):

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.config.clients.finding import LARGEST, Machine, content_of
+from mcp_optimizer.config.clients.files import LARGEST, Machine, content_of
 from mcp_optimizer.config.clients.importing import ImportPlan, PlannedEntry
-from mcp_optimizer.config.known_clients.permitting import ClientPermission, listed_texts, literal
-from mcp_optimizer.config.known_clients.program import ClientProgram
+from mcp_optimizer.config.known_clients.program import ClientPermission, ClientProgram, listed_texts, literal
 from mcp_optimizer.config.textfiles.editing import with_item
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.config.textfiles.reading import UnreadableText, parsed
-from mcp_optimizer.domain.decisions import Effect, Rule
+from mcp_optimizer.domain.caller import Effect, Rule
 
 _NAMED = 5
 _STRICTEST = (Effect.DENY, Effect.ASK, Effect.ALLOW)

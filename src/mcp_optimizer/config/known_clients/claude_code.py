@@ -7,19 +7,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.config.known_clients.entry_reading import LEFT_OUT, SEARCHED, EntryReading, value_at
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting, OurGateway, OwnCommands
-from mcp_optimizer.config.known_clients.permitting import (
+from mcp_optimizer.config.known_clients.entry_spelling import (
+    LEFT_OUT,
+    SEARCHED,
+    EntryReading,
+    EntryWriting,
+    OurGateway,
+    OwnCommands,
+    value_at,
+)
+from mcp_optimizer.config.known_clients.program import (
+    Base,
     ClientPermission,
+    ClientProgram,
     FilePermissions,
+    FileSigns,
+    KnownFile,
     PermissionKind,
     PermissionReading,
+    ProjectEntry,
     before_signs,
     has_signs,
     listed_texts,
     plain_name,
 )
-from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile, ProjectEntry
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.domain.client_habits import ClientHabits, LoadMarks, Reads
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcp_optimizer.config.known_clients.entry_reading import (
+from mcp_optimizer.config.known_clients.entry_spelling import (
     ASKING,
     LEFT_OUT,
     NO_VARIABLES,
@@ -14,19 +14,24 @@ from mcp_optimizer.config.known_clients.entry_reading import (
     STARTING,
     Entry,
     EntryReading,
+    EntryWriting,
+    OwnCommands,
     variable_name,
     with_environment,
     with_names,
 )
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting, OwnCommands
-from mcp_optimizer.config.known_clients.permitting import (
+from mcp_optimizer.config.known_clients.program import (
     MOST,
+    Base,
     ClientPermission,
+    ClientProgram,
+    FileSigns,
+    KnownFile,
     PermissionKind,
     PermissionReading,
+    SwitchOff,
     literal,
 )
-from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads

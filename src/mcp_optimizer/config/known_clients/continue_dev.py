@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_optimizer.config.known_clients.entry_reading import (
+from mcp_optimizer.config.known_clients.entry_spelling import (
     LEFT_OUT,
     SHOWN,
     STARTING,
     Entry,
     EntryReading,
+    EntryWriting,
     VariableSpelling,
     value_at,
 )
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile
 from mcp_optimizer.config.textfiles.checked_values import mapping, text_of
 from mcp_optimizer.config.textfiles.kinds import FileKind

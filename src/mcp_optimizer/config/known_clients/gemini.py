@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_optimizer.config.known_clients.entry_reading import (
+from mcp_optimizer.config.known_clients.entry_spelling import (
     ASKING,
     ELSEWHERE,
     LEFT_OUT,
     SEARCHED,
     Entry,
     EntryReading,
+    EntryWriting,
+    OurGateway,
+    OwnCommands,
     VariableSpelling,
 )
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting, OurGateway, OwnCommands
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta

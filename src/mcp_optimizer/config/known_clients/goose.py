@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mcp_optimizer.config.known_clients.entry_reading import (
+from mcp_optimizer.config.known_clients.entry_spelling import (
     ELSEWHERE,
     LEFT_OUT,
     NO_VARIABLES,
     SHOWN,
     Entry,
     EntryReading,
+    EntryWriting,
+    OurGateway,
     variable_name,
     with_environment,
     with_names,
 )
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting, OurGateway
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, texts
 from mcp_optimizer.config.textfiles.kinds import FileKind

@@ -6,26 +6,32 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcp_optimizer.config.known_clients.entry_reading import (
+from mcp_optimizer.config.known_clients.entry_spelling import (
     LEFT_OUT,
     STARTING,
     Entry,
     EntryReading,
+    EntryWriting,
+    OurGateway,
     VariableSpelling,
     value_at,
     with_names,
 )
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting, OurGateway
-from mcp_optimizer.config.known_clients.permitting import (
+from mcp_optimizer.config.known_clients.program import (
     MOST,
+    Base,
     ClientPermission,
+    ClientProgram,
     FilePermissions,
+    FileSigns,
+    KeyPath,
+    KnownFile,
     PermissionKind,
     PermissionReading,
+    SwitchOff,
     before_signs,
     plain_name,
 )
-from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KeyPath, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, texts
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ResultRoom

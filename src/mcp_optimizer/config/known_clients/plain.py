@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.config.known_clients.entry_reading import (
+from mcp_optimizer.config.known_clients.entry_spelling import (
     LEFT_OUT,
     NO_VARIABLES,
     RENAMED,
     SEARCHED,
     STARTING,
     EntryReading,
+    EntryWriting,
 )
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting
-from mcp_optimizer.config.known_clients.permitting import PermissionReading
-from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile, SwitchOff
+from mcp_optimizer.config.known_clients.program import (
+    Base,
+    ClientProgram,
+    FileSigns,
+    KnownFile,
+    PermissionReading,
+    SwitchOff,
+)
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta, ResultRoom
 

@@ -7,16 +7,17 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_optimizer.config.known_clients.entry_reading import (
+from mcp_optimizer.config.known_clients.entry_spelling import (
     LEFT_OUT,
     NO_VARIABLES,
     STARTING,
     Entry,
     EntryReading,
+    EntryWriting,
+    OurGateway,
     variable_name,
     with_names,
 )
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting, OurGateway
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, mapping, text_of, texts
 from mcp_optimizer.config.textfiles.kinds import FileKind

@@ -6,8 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_optimizer.config.known_clients.entry_reading import LEFT_OUT, EntryReading
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting, OurGateway, OwnCommands
+from mcp_optimizer.config.known_clients.entry_spelling import (
+    LEFT_OUT,
+    EntryReading,
+    EntryWriting,
+    OurGateway,
+    OwnCommands,
+)
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads

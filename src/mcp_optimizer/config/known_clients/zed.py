@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.config.known_clients.entry_reading import LEFT_OUT, NO_VARIABLES, Entry, EntryReading, with_names
-from mcp_optimizer.config.known_clients.entry_writing import EntryWriting
+from mcp_optimizer.config.known_clients.entry_spelling import (
+    LEFT_OUT,
+    NO_VARIABLES,
+    Entry,
+    EntryReading,
+    EntryWriting,
+    with_names,
+)
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.config.textfiles.kinds import FileKind

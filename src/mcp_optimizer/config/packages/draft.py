@@ -1,7 +1,8 @@
-"""A server that is about to be added: its command or address with gaps, and the inputs that fill them. Pure.
+"""A server that is about to be added: the kind of its source, its command or address with gaps, and the inputs that
+fill them. Pure.
 
-`entry_of` makes the entry of the server file. Texts from registries and bundles enter only through `untrusted_text`;
-the user's own answers may refer to variables and secrets. Does no input or output.
+`entry_of` makes the entry of the server file. Texts from registries and bundles enter only after a check; the user's
+own answers may refer to variables and secrets. Does no input or output.
 """
 
 from __future__ import annotations
@@ -12,9 +13,193 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
-from mcp_optimizer.config.packages.untrusted_text import MOST_ITEMS, VARIABLE, clean, described
-from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.runtime.patterns import regex
+
+# Checks texts of registries and bundles before any of them becomes a command. A `${...}` or `$NAME` in such a text is
+# refused: in a server file, it would be replaced by a value of the user's environment, or a secret.
+
+LONGEST_TEXT = 4_000
+MOST_ITEMS = 100
+"""Maximum arguments, variables, headers or packages of one server."""
+
+_LONGEST_DESCRIPTION = 300
+VARIABLE = regex(r"\$[{A-Za-z_]")
+"""Also `$NAME`, which is a variable in the files of some programs."""
+_ENVIRONMENT_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_HEADER_NAME = regex(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
+_OF_THE_CONNECTION = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
+)
+_DANGEROUS = regex(
+    r"(PATH|HOME|SHELL|ENV|BASH_ENV|IFS|LD_.*|DYLD_.*|GCONV_PATH|NODE_OPTIONS|NODE_PATH|NODE_EXTRA_CA_CERTS|"
+    r"NODE_TLS_REJECT_UNAUTHORIZED|NPM_CONFIG_.*|PYTHON(PATH|STARTUP|HOME|INSPECT|BREAKPOINT|USERBASE)|PIP_.*|UV_.*|"
+    r"PERL5(LIB|OPT)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|DOTNET_STARTUP_HOOKS|GIT_SSH.*|GIT_EXEC_PATH|"
+    r"DOCKER_HOST|CONTAINER_HOST|SSL_CERT_.*|(HTTPS?|ALL)_PROXY|MCP_OPTIMIZER_.*)",
+    re.IGNORECASE,
+)
+
+
+def clean(text: Any, what: str, longest: int = LONGEST_TEXT) -> str:
+    """Checks and returns an untrusted text that may go into an entry. `what` names it in messages."""
+    if not isinstance(text, str):
+        raise ConfigurationError(f"{what} must be a text, not {type(text).__name__}.")
+    if len(text) > longest:
+        raise ConfigurationError(f"{what} has {len(text):,} characters; at most {longest:,} are allowed.")
+    if not text.isprintable():
+        raise ConfigurationError(f"{what} contains characters that cannot be shown: {quoted(text)}.")
+    if VARIABLE.search(text):
+        raise ConfigurationError(
+            f"{what} contains a variable, {quoted(text)}, which would be replaced by a value of yours. Only you may "
+            "write such a variable."
+        )
+    return text
+
+
+def environment_name(name: Any) -> str:
+    if not isinstance(name, str) or not _ENVIRONMENT_NAME.fullmatch(name):
+        raise ConfigurationError(f"{_shown(name)} is not the name of an environment variable.")
+    return name
+
+
+def header_name(name: Any) -> str:
+    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name) or name.lower() in _OF_THE_CONNECTION:
+        raise ConfigurationError(f"{_shown(name)} is not a header that an entry can set.")
+    return name
+
+
+def is_dangerous(name: str) -> bool:
+    """Whether an environment variable changes what runs, is trusted or is reached."""
+    return _DANGEROUS.fullmatch(name) is not None
+
+
+def warnings_of(names: Iterable[str]) -> tuple[str, ...]:
+    """A note for each dangerous variable."""
+    return tuple(f"It sets {name}, which changes what runs or whom it trusts." for name in names if is_dangerous(name))
+
+
+def items(given: Mapping[str, Any], key: str, what: str) -> list[Mapping[str, Any]]:
+    """The objects in an untrusted list; an absent list is empty."""
+    found = given.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ConfigurationError(f'"{key}" of {what} must be a list of objects.')
+    if len(found) > MOST_ITEMS:
+        raise ConfigurationError(f'"{key}" of {what} has {len(found):,} items; at most {MOST_ITEMS} are allowed.')
+    return found
+
+
+def described(text: Any) -> str:
+    """A description in one line, shortened; empty if it is not a string. Print it through `terminal_text`."""
+    return " ".join(text.split())[:_LONGEST_DESCRIPTION] if isinstance(text, str) else ""
+
+
+def _shown(name: Any) -> str:
+    return quoted(name) if isinstance(name, str) else type(name).__name__
+
+
+# Parses the argument of `add`: which kind of source it is, and a name for the server.
+
+_LONGEST_NAME = 64
+_REGISTRY_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9.-]{0,199}/[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_DECORATION = regex(r"^(mcp[-_.]server[-_.]|server[-_.]|mcp[-_.])|([-_.]mcp[-_.]server|[-_.]mcp)$", re.IGNORECASE)
+_MEANINGLESS_LABELS = frozenset({"mcp", "www", "api", "server", "sse"})
+
+
+class SourceKind(StrEnum):
+    """Where a server comes from."""
+
+    COMMAND = "command"
+    URL = "url"
+    NPM = "npm"
+    PYPI = "pypi"
+    OCI = "oci"
+    BUNDLE = "mcpb"
+    REGISTRY = "registry"
+
+
+_PREFIXES = {"npm:": SourceKind.NPM, "pypi:": SourceKind.PYPI, "oci:": SourceKind.OCI}
+
+_PYPI_AT = regex(r"([\w.-]+(?:\[[\w.,-]*\])?)@(\d[\w.!+-]*)", re.ASCII)
+"""A package of PyPI with a version as npm and uvx spell it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What to add. `text` is a package, an address, a path or a name; `words` a command, or more arguments of it."""
+
+    kind: SourceKind
+    text: str
+    words: tuple[str, ...] = ()
+
+
+def source_of(text: str, words: Sequence[str] = ()) -> Source:
+    """`NAME -- command ...`, an address, `npm:`, `pypi:`, `oci:`, a bundle, or a name in a registry."""
+    given = tuple(words)
+    for prefix, kind in _PREFIXES.items():
+        if text.startswith(prefix):
+            package = text.removeprefix(prefix)
+            return Source(kind, _PYPI_AT.sub(r"\1==\2", package) if kind is SourceKind.PYPI else package, given)
+    is_address = text.startswith(("http://", "https://"))
+    path = urlsplit(text).path if is_address and _is_readable(text) else text
+    if path.lower().endswith((".mcpb", ".dxt")):
+        return Source(SourceKind.BUNDLE, text, given)
+    if is_address:
+        if given:
+            raise ConfigurationError("A server at an address takes no arguments.")
+        return Source(SourceKind.URL, text)
+    if _REGISTRY_NAME.fullmatch(text):
+        return Source(SourceKind.REGISTRY, text, given)
+    if given:
+        return Source(SourceKind.COMMAND, text, given)
+    raise ConfigurationError(
+        f"{quoted(text)} is not a source that can be added: NAME -- COMMAND ARGUMENTS, https://ADDRESS, "
+        "npm:PACKAGE, pypi:PACKAGE, oci:IMAGE, FILE.mcpb, or a name in the registry such as io.github.user/server."
+    )
+
+
+def _is_readable(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).hostname)
+    except ValueError:
+        return False
+
+
+def checked_name(name: str) -> str:
+    """A valid name for a new server. A slash would make it look like the name of a tool."""
+    if not name or len(name) > _LONGEST_NAME:
+        raise ConfigurationError(f"The name of a server has 1 to {_LONGEST_NAME} characters, not {len(name):,}.")
+    if not name.isprintable() or name != name.strip() or name.startswith("-") or "/" in name or "," in name:
+        raise ConfigurationError(
+            f"{quoted(name)} cannot be the name of a server: it must be printable, without slash, comma, spaces around "
+            "it, or a dash at its beginning."
+        )
+    return name
+
+
+def suggested_name(text: str) -> str:
+    """A short name derived from a package, image, bundle, address or registry name."""
+    if text.startswith(("http://", "https://")):
+        return _of_host(text)
+    last = re.split(r"[/\\]", text.rstrip("/\\"))[-1]
+    last = re.sub(r"(@sha256)?[:@=].*$|\.(mcpb|dxt)$", "", last) or last
+    return _plain_name(_DECORATION.sub("", last) or last)
+
+
+def _of_host(url: str) -> str:
+    host = (urlsplit(url).hostname or "") if _is_readable(url) else ""
+    if re.fullmatch(r"[\d.]+|.*:.*", host):
+        return _plain_name(host)
+    labels = host.split(".")[:-1] or [host]
+    telling = [label for label in labels if label not in _MEANINGLESS_LABELS]
+    return _plain_name((telling or labels)[0])
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:_LONGEST_NAME] or "server"
 
 
 class InputFormat(StrEnum):

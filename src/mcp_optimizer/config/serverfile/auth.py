@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcp_optimizer.config.serverfile.entry_values import from_environment, located, meant, text_at
 from mcp_optimizer.config.serverfile.spec import AuthKind, AuthSpec, ExchangeKind, ExchangeSpec, SubjectKind
+from mcp_optimizer.config.serverfile.variables import from_environment, located, meant, text_at
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, mapping, text_of
 from mcp_optimizer.runtime.patterns import regex
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.config.serverfile.auth import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
-from mcp_optimizer.config.serverfile.entry_values import kind_of, located, meant, required, scheme_for, text_at
 from mcp_optimizer.config.serverfile.file_edits import EMPTY, with_entry
 from mcp_optimizer.config.serverfile.foreign_files import (
     editor_values,
@@ -27,17 +26,22 @@ from mcp_optimizer.config.serverfile.foreign_files import (
     import_instead,
     project_of,
 )
-from mcp_optimizer.config.serverfile.self_reference import SAME_FILE, starts_itself
+from mcp_optimizer.config.serverfile.recognised_servers import NEVER, SAME_FILE, lost_by_a_stop, starts_itself
 from mcp_optimizer.config.serverfile.spec import ALL, ServerSpec, Sharing, Start, ToolSelection, Transport
-from mcp_optimizer.config.serverfile.state_holders import NEVER, lost_by_a_stop
 from mcp_optimizer.config.serverfile.variables import (
     LookUp,
     SecretValues,
     Variables,
     expanded,
     input_descriptions,
+    kind_of,
+    located,
+    meant,
     nothing_stored,
+    required,
+    scheme_for,
     secrets_used,
+    text_at,
     with_caller,
 )
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, mapping, texts

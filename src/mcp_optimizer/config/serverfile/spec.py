@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from mcp_optimizer.domain.caller_values import CallerText, CallerValueMissing
+from mcp_optimizer.domain.caller import CallerText, CallerValueMissing, Principal
 from mcp_optimizer.domain.failure_kinds import FailureKind
 from mcp_optimizer.domain.pins import TrustMode
-from mcp_optimizer.domain.principal import Principal
 
 
 class AuthKind(StrEnum):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mcp_optimizer.config.textfiles import json_edits, toml_edits, yaml_edits
+from mcp_optimizer.config.textfiles import json_text, toml_edits, yaml_text
 from mcp_optimizer.config.textfiles.kinds import CannotEdit, FileKind, UnreadableText
 from mcp_optimizer.config.textfiles.reading import parsed
 
 __all__ = ["CannotEdit", "with_item", "with_value", "without_item", "without_value"]
 
-_EDITS = {FileKind.JSON: json_edits, FileKind.TOML: toml_edits, FileKind.YAML: yaml_edits}
+_EDITS = {FileKind.JSON: json_text, FileKind.TOML: toml_edits, FileKind.YAML: yaml_text}
 
 
 def with_value(text: str, kind: FileKind, path: Sequence[str], value: Any) -> str:
@@ -51,7 +51,7 @@ def with_item(text: str, kind: FileKind, path: Sequence[str], item: Any, *, firs
     _has_items(kind)
     if kind is FileKind.TOML:
         return _checked([toml_edits.with_item(text, path, item, first=first)], kind, [expected])
-    return _checked([yaml_edits.with_item(text, path, item)], kind, [expected])
+    return _checked([yaml_text.with_item(text, path, item)], kind, [expected])
 
 
 def without_item(text: str, kind: FileKind, path: Sequence[str], index: int) -> str:
@@ -69,7 +69,7 @@ def without_item(text: str, kind: FileKind, path: Sequence[str], index: int) -> 
         empty = _document(text, kind)
         _put(empty, path, None)
         choices += [empty, *_without(text, kind, path)]
-    edits = toml_edits if kind is FileKind.TOML else yaml_edits
+    edits = toml_edits if kind is FileKind.TOML else yaml_text
     return _checked(edits.without_item(text, path, index), kind, choices)
 
 

@@ -11,7 +11,7 @@ import tomllib
 from collections import Counter
 from typing import Any, NoReturn
 
-from mcp_optimizer.config.textfiles import yaml_nodes
+from mcp_optimizer.config.textfiles import yaml_text
 from mcp_optimizer.config.textfiles.json_text import repeated_keys, strict
 from mcp_optimizer.config.textfiles.kinds import BOM, LARGEST, FileKind, UnreadableText, place
 from mcp_optimizer.runtime.patterns import regex
@@ -31,7 +31,7 @@ def parsed(text: str, kind: FileKind) -> Any:
             return _json(text)
         if kind is FileKind.TOML:
             return _toml(text)
-        return yaml_nodes.loaded(text.removeprefix(BOM))
+        return yaml_text.loaded(text.removeprefix(BOM))
     except RecursionError:
         raise UnreadableText("It is nested too deeply") from None
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.scripts.problems import is_slip, near_names
-from mcp_optimizer.scripts.python_types import MapType, ObjectType
 from mcp_optimizer.scripts.rehearsal.lookups import (
     CertainFailure,
     Outcome,
@@ -50,6 +49,7 @@ from mcp_optimizer.scripts.rehearsal.values import (
     of_field,
     texts,
 )
+from mcp_optimizer.scripts.stubs import MapType, ObjectType
 
 _SIZED = frozenset({"str", "list", "dict", "set", "tuple", "range", "bytes", "dict_keys", "dict_values", "dict_items"})
 _UNSIZED = NUMBERS | {"None", "function", "tool", "coroutine", "exception"}

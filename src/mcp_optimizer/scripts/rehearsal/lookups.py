@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from mcp_optimizer.scripts.problems import is_slip, nearest, shown
-from mcp_optimizer.scripts.python_types import ListType, MapType, ObjectType
 from mcp_optimizer.scripts.rehearsal.values import (
     ANYTHING,
     NUMBER,
@@ -40,6 +39,7 @@ from mcp_optimizer.scripts.rehearsal.values import (
     of_type,
     texts,
 )
+from mcp_optimizer.scripts.stubs import ListType, MapType, ObjectType
 
 _MOST_KEYS = 12
 _TYPES: dict[str, type] = {

@@ -7,7 +7,6 @@ from itertools import product
 
 from mcp_optimizer.runtime.patterns import regex
 from mcp_optimizer.scripts.problems import nearest, shown
-from mcp_optimizer.scripts.python_types import ObjectType
 from mcp_optimizer.scripts.rehearsal.lookups import CertainFailure, Outcome, ResultChanges, elements
 from mcp_optimizer.scripts.rehearsal.values import (
     BOOL,
@@ -35,6 +34,7 @@ from mcp_optimizer.scripts.rehearsal.values import (
     texts,
     without_constants,
 )
+from mcp_optimizer.scripts.stubs import ObjectType
 
 _SIGNS: dict[type[ast.AST], str] = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"},

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mcp_optimizer.scripts.names import HELPERS, MODULES
-from mcp_optimizer.scripts.python_types import NONE, ObjectType, UnionType
 from mcp_optimizer.scripts.rehearsal.values import UNKNOWN, Atom, Result, Value, doubted, join, tested
+from mcp_optimizer.scripts.stubs import NONE, ObjectType, UnionType
 from mcp_optimizer.scripts.syntax import bound_names, inside
 
 Env = dict[str, Value]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_optimizer.scripts.python_types import (
+from mcp_optimizer.scripts.stubs import (
     ListType,
     LiteralType,
     MapType,

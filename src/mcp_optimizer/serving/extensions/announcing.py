@@ -19,11 +19,11 @@ from mcp_types import HEADER_MISMATCH
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.extensions import WHILE_STARTING, extension_of, needed
+from mcp_optimizer.domain.extensions import APPS, WHILE_STARTING, extension_of, needed
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.serving.messages import as_mcp_error, for_era
 from mcp_optimizer.serving.relay.connected import Context, Middleware, is_http
-from mcp_optimizer.serving.relay.wire import as_mcp_error, for_era
 from mcp_optimizer.upstream.state import UpstreamState
 
 GREETINGS = frozenset({"initialize", "server/discover"})
@@ -162,3 +162,26 @@ def check_name_header(ctx: Context, name: str) -> None:
     """Check that the header by which a request is routed repeats its name; raises MCPError. On stdio there is none."""
     if is_http(ctx.request) and ctx.request.headers.get("mcp-name") != name:
         raise MCPError(HEADER_MISMATCH, "The header Mcp-Name must repeat the taskId of the request.")
+
+
+# MCP Apps: hosts are told that servers have pages. Everything else about pages is in tools, results and resources:
+# `gateway/app_pages`.
+
+
+class Apps:
+    """Declares the extension, which adds no method."""
+
+    identifier = APPS
+    methods: Mapping[str, Method] = {}
+    is_modern_only = False
+
+    def __init__(self, has_pages: Callable[[Caller], bool]) -> None:
+        """`has_pages`: whether a caller may call a tool with a page. Most servers with pages declare nothing."""
+        self._has_pages = has_pages
+
+    def declared(self, settings: Iterable[Settings], caller: Caller) -> Settings | None:
+        return {} if any(True for _ in settings) or self._has_pages(caller) else None
+
+    def listening(self, ctx: Context, call_next: CallNext, caller: Caller) -> Awaitable[HandlerResult]:
+        del caller
+        return call_next(ctx)

@@ -29,8 +29,8 @@ from mcp_optimizer.serving.extensions.announcing import Method, Settings, text_i
 from mcp_optimizer.serving.relay.connected import Context
 from mcp_optimizer.serving.relay.listings import page
 from mcp_optimizer.serving.relay.server import Relay
+from mcp_optimizer.upstream.listing import read_skill
 from mcp_optimizer.upstream.pool import UpstreamPool
-from mcp_optimizer.upstream.skills import read_skill
 from mcp_optimizer.upstream.state import UpstreamState
 
 _DIRECTORY = "directoryRead"

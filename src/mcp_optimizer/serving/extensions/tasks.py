@@ -22,7 +22,7 @@ from mcp_optimizer.access.audit.recording import recording
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.extensions import TASKS
-from mcp_optimizer.domain.kept_tasks import KeptTask
+from mcp_optimizer.domain.kept_results import KeptTask
 from mcp_optimizer.errors import OptimizerError, UpstreamRefusal
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.tasks import TaskRequests

@@ -30,15 +30,13 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Scope
 
-from mcp_optimizer.domain.caller import Caller, ClientLink
-from mcp_optimizer.domain.extensions import TASKS, extension_of
-from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
-from mcp_optimizer.domain.result_type import ANSWERS
+from mcp_optimizer.domain.caller import ANYONE, LOCAL_PRINCIPAL, Caller, ClientLink, Principal
+from mcp_optimizer.domain.extensions import ANSWERS, TASKS, extension_of
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.messages import TooDeep, sendable
 from mcp_optimizer.serving.relay.head import fields_of
 from mcp_optimizer.serving.relay.places import ResourcePlace
-from mcp_optimizer.serving.relay.wire import TooDeep, sendable
 from mcp_optimizer.upstream.questions import refusal
 from mcp_optimizer.upstream.request_errors import RpcError
 

@@ -20,23 +20,29 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.access.audit.recording import recording, used_by
 from mcp_optimizer.access.audit.trail import AuditTrail
-from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.caller import LOCAL, Caller, Principal
 from mcp_optimizer.domain.extensions import PAGE_SCHEME
-from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.gateway.app_pages import AppPages
 from mcp_optimizer.gateway.skills import Skills
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.messages import as_mcp_error, for_era, record_denial, renamed
 from mcp_optimizer.serving.relay.changes import Changes, Subscriptions, Watches
 from mcp_optimizer.serving.relay.connected import Client, Clients, Context, Middleware
-from mcp_optimizer.serving.relay.directories import Directories, FollowedDirectory
-from mcp_optimizer.serving.relay.directory import Allowed, Directory
-from mcp_optimizer.serving.relay.listings import KINDS, PROMPTS, RESOURCES, TEMPLATES, ListingKind, page
+from mcp_optimizer.serving.relay.directory import Allowed, Directories, Directory, FollowedDirectory
+from mcp_optimizer.serving.relay.listings import (
+    KINDS,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    ListingKind,
+    ListMemory,
+    MemoryOfShared,
+    page,
+)
 from mcp_optimizer.serving.relay.places import PlacedBus
-from mcp_optimizer.serving.relay.remembered import ListMemory, MemoryOfShared
-from mcp_optimizer.serving.relay.wire import as_mcp_error, for_era, record_denial, renamed
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
 

@@ -14,9 +14,8 @@ from mcp_optimizer.upstream.authorization import Authorization, AuthorizeOne, no
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.pacing import Pacer
 from mcp_optimizer.upstream.peer import Peer
-from mcp_optimizer.upstream.transports.legacy_sse import legacy_sse
 from mcp_optimizer.upstream.transports.stdio import run_child
-from mcp_optimizer.upstream.transports.streamable_http import streamable_http
+from mcp_optimizer.upstream.transports.streamable_http import legacy_sse, streamable_http
 
 _NOT_STREAMABLE = (400, 404, 405)
 """HTTP statuses of a server that may speak the SSE transport instead."""

@@ -2,7 +2,7 @@
 
 Each child leads its own process group and has a mark in its environment. A watcher process (`orphans`) holds the other
 end of a pipe; when the pipe closes, it ends what is left. Called by `stdio`, which talks to the children, and by
-`header_command`; the pool releases the watcher when it stops. Windows has neither groups nor a watcher: there a child
+`authorization`; the pool releases the watcher when it stops. Windows has neither groups nor a watcher: there a child
 is ended with everything below it.
 """
 

@@ -27,12 +27,11 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
-from mcp_optimizer.upstream.diagnostics import Failure
+from mcp_optimizer.upstream.diagnostics import Failure, telling_line
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.request_errors import ServerGone
 from mcp_optimizer.upstream.transports import processes
 from mcp_optimizer.upstream.transports.bounded_lines import EndlessLine, OverlongLine, lines
-from mcp_optimizer.upstream.transports.stderr_reason import telling_line
 
 
 class ChildInput:

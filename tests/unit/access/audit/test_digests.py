@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.access.audit.digests import HashKey, digest_of_arguments, digest_of_result
+from mcp_optimizer.access.audit.recording import HashKey, digest_of_arguments, digest_of_result
 from mcp_optimizer.domain.audit import AuditEntry
 
 

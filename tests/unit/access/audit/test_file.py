@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.access.audit.audit_file import AuditFile, lock_of, locked
-from mcp_optimizer.access.audit.verifying import kept_files, verify
+from mcp_optimizer.access.audit.audit_file import AuditFile, kept_files, lock_of, locked, verify
 from mcp_optimizer.domain.audit import AuditEntry, bounded
 
 HOSTILE = 'a\nb\r\x1b[2J\x1b]0;title\x07\x7f\x9b1m\u2028\u202e\ud800"\\' + "\U0001f600"

@@ -13,13 +13,10 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.access.audit.audit_file import AuditOptions
-from mcp_optimizer.access.audit.digests import digest_of_arguments, digest_of_result
-from mcp_optimizer.access.audit.recording import recording, trace_id, used_by
+from mcp_optimizer.access.audit.recording import digest_of_arguments, digest_of_result, recording, trace_id, used_by
 from mcp_optimizer.access.audit.trail import AuditTrail
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.caller import LOCAL, Caller, Decision, Effect, Principal, Risk, RiskClass
 from mcp_optimizer.errors import CallRefused, CallTimeout, InvalidRequest, UpstreamRefusal
 from mcp_optimizer.largejson.raw import LargeText
 from tests.unit.access.audit.test_trail import Table, trail_of

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.access.audit.audit_file import AuditOptions
-from mcp_optimizer.access.audit.batch_writer import AuditWriter
 from mcp_optimizer.access.audit.command_acts import record
-from mcp_optimizer.access.audit.trail import AuditTrail, Refusals
+from mcp_optimizer.access.audit.trail import AuditTrail, AuditWriter, Refusals
 from mcp_optimizer.db.audit import AuditQuery, StoredAudit
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.audit import AuditEntry

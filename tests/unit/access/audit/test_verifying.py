@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.access.audit.audit_file import AuditFile, aside
-from mcp_optimizer.access.audit.verifying import kept_files, verify
+from mcp_optimizer.access.audit.audit_file import AuditFile, aside, kept_files, verify
 from mcp_optimizer.domain.audit import AuditEntry
 
 Lines = list[bytes]

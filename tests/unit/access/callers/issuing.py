@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from mcp_optimizer.access.callers.signed_tokens import KeySet, SignedTokens
-from mcp_optimizer.domain.token_issuers import TokenIssuer
+from mcp_optimizer.domain.credentials import TokenIssuer
 from mcp_optimizer.identity.web import Web
 
 ISSUER = "https://login.example"

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.access.callers.door import Denied, Door
-from mcp_optimizer.access.callers.keys import Wanted, new_key
-from mcp_optimizer.access.callers.known_keys import KnownKeys, opened_keys
+from mcp_optimizer.access.callers.keys import KnownKeys, Wanted, new_key, opened_keys
 from mcp_optimizer.access.callers.verification import Credentials
 from mcp_optimizer.app.optimizer import Optimizer
 from mcp_optimizer.config.settings import load_settings
 from mcp_optimizer.db.credentials import StoredKeys
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import ANYONE, Principal, Risk
+from mcp_optimizer.domain.caller import ANYONE, Caller, Principal, Risk
 from mcp_optimizer.errors import ConfigurationError
 from tests.unit.access.callers.issuing import ISSUER, RESOURCE, IssuerWeb, token, token_issuer
 

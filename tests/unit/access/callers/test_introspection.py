@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from mcp_optimizer.access.callers.introspection import Introspection
-from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected, ScopesMissing
+from mcp_optimizer.access.callers.keys import CannotVerify, Rejected, ScopesMissing
 from tests.unit.access.callers.issuing import ISSUER, RESOURCE, IssuerWeb, claims, token_issuer
 from tests.waiting import until
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected
+from mcp_optimizer.access.callers.keys import CannotVerify, Rejected
 from tests.unit.access.callers.issuing import ISSUER, OTHER_KEY, RESOURCE, RSA_KEY, IssuerWeb, public, token
 from tests.waiting import other_tasks
 

@@ -18,7 +18,7 @@ from mcp_optimizer.access.callers.keys import (
     overlap_of,
     replacement,
 )
-from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.domain.caller import Risk, Role
 from mcp_optimizer.errors import ConfigurationError
 
 NOW = datetime(2026, 11, 2, 12, tzinfo=UTC)

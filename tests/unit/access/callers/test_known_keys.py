@@ -13,12 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.access.callers.keys import Wanted, new_key, rotate_key
-from mcp_optimizer.access.callers.known_keys import KeyStore, KnownKeys, opened_keys
-from mcp_optimizer.access.callers.rejections import CannotVerify, Rejected
+from mcp_optimizer.access.callers.keys import (
+    CannotVerify,
+    KeyStore,
+    KnownKeys,
+    Rejected,
+    Wanted,
+    new_key,
+    opened_keys,
+    rotate_key,
+)
 from mcp_optimizer.db.credentials import KeysMark, StoredKeys
+from mcp_optimizer.domain.caller import Risk
 from mcp_optimizer.domain.credentials import ApiKey
-from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.errors import CatalogError
 from tests.waiting import until
 

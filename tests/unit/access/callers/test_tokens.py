@@ -13,9 +13,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from mcp_optimizer.access.callers.rejections import Rejected, ScopesMissing
+from mcp_optimizer.access.callers.keys import Rejected, ScopesMissing
 from mcp_optimizer.access.callers.signed_tokens import unverified_issuer
-from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.domain.caller import Risk, Role
 from tests.unit.access.callers.issuing import (
     ISSUER,
     OTHER_KEY,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.access.policy.policy import Policy, call_refusal
-from mcp_optimizer.access.policy.rules import RuleBook
-from mcp_optimizer.domain.decisions import Effect, Rule
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal, Risk
+from mcp_optimizer.access.policy.policy import Policy, RuleBook, call_refusal
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Effect, Principal, Risk, Rule
 
 READER = Principal("k", "key:reader", servers=frozenset({"git"}), risk=Risk.READ)
 

@@ -18,8 +18,7 @@ from mcp_optimizer.access.policy.approvals import (
     question,
     visible,
 )
-from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.domain.caller import Decision, Effect, Principal, Risk, RiskClass
 from tests.unit.access.policy.test_rates import Clock
 
 ALICE = Principal("a", "corp:alice")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mcp_optimizer.access.policy.explaining import explain, imagined, survey, written
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rules import RuleBook
-from mcp_optimizer.domain.decisions import Effect, Rule
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.access.policy.policy import Policy, RuleBook
+from mcp_optimizer.domain.caller import Effect, Principal, Risk, Rule
 
 LOCAL = imagined("local", None, Risk.DESTRUCTIVE)
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.access.policy.rates import Rates
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.access.policy.policy import Rates
+from mcp_optimizer.domain.caller import Principal
 from mcp_optimizer.errors import TooManyCalls
-from mcp_optimizer.serving.relay.wire import as_mcp_error
+from mcp_optimizer.serving.messages import as_mcp_error
 
 ALICE, BOB = Principal("a", "corp:alice"), Principal("b", "corp:bob")
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.access.policy.risk import risk_of
-from mcp_optimizer.domain.decisions import RiskClass
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import Risk, RiskClass
 
 READ, WRITE, DESTRUCTIVE = Risk.READ, Risk.WRITE, Risk.DESTRUCTIVE
 

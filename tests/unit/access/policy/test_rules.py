@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.access.policy.rules import RuleBook
-from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass, Rule
-from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.access.policy.policy import RuleBook
+from mcp_optimizer.domain.caller import Decision, Effect, Principal, Risk, RiskClass, Rule
 
 READING = RiskClass(Risk.READ, "name")
 DELETING = RiskClass(Risk.DESTRUCTIVE, "name")

@@ -18,8 +18,7 @@ from mcp_optimizer import __version__
 from mcp_optimizer.app.control.command_requests import FindRequest, Request, StatusRequest, ToolsRequest
 from mcp_optimizer.app.control.gateway_client import RunningGateway, running_gateways
 from mcp_optimizer.app.control.listener import ControlLimits, ControlListener
-from mcp_optimizer.app.control.sockets import identity
-from mcp_optimizer.app.control.wire import Hello
+from mcp_optimizer.app.control.wire import Hello, identity
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.errors import ConfigurationError, GatewayFailure
 from tests.waiting import until

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.app.control.sockets import identity, socket_name, sockets
+from mcp_optimizer.app.control.wire import identity, socket_name, sockets
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.runtime.sharing.places import bound_socket, folders, is_private, made_folder
 

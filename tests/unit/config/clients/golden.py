@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.config.clients.finding import Machine, found_files
+from mcp_optimizer.config.clients.files import Machine, found_files
 from mcp_optimizer.config.clients.importing import ImportPlan, WantedServers, planned
 from mcp_optimizer.config.known_clients.table import CLIENTS
 

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.config.clients.applying import exact_undo, take_out, write
-from mcp_optimizer.config.clients.backups import Backups
-from mcp_optimizer.config.clients.connecting import CannotConnect, FileChange, connecting, disconnecting
-from mcp_optimizer.config.clients.finding import Machine
-from mcp_optimizer.config.clients.own_entry import DEFAULT_NAME, is_temporary
-from mcp_optimizer.config.clients.preview import shown_change
-from mcp_optimizer.config.known_clients.entry_writing import OurGateway
+from mcp_optimizer.config.clients.applying import Backups, exact_undo, shown_change, take_out, write
+from mcp_optimizer.config.clients.connecting import (
+    DEFAULT_NAME,
+    CannotConnect,
+    FileChange,
+    connecting,
+    disconnecting,
+    is_temporary,
+)
+from mcp_optimizer.config.clients.files import Machine
+from mcp_optimizer.config.known_clients.entry_spelling import OurGateway
 from mcp_optimizer.config.known_clients.program import ClientProgram
 from mcp_optimizer.config.known_clients.table import CLIENTS
 from mcp_optimizer.config.textfiles.reading import parsed

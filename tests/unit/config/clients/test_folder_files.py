@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.config.clients.connecting import CannotConnect, connecting
-from mcp_optimizer.config.clients.finding import Machine, file_named, found_files
+from mcp_optimizer.config.clients.files import Machine, file_named, found_files
 from mcp_optimizer.config.clients.importing import ImportOutcome, ImportPlan, WantedServers, planned
-from mcp_optimizer.config.known_clients.entry_writing import OurGateway
+from mcp_optimizer.config.known_clients.entry_spelling import OurGateway
 from mcp_optimizer.config.known_clients.table import CLIENTS
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from tests.unit.config.clients.golden import made_machine

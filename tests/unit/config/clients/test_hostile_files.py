@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.config.clients.finding import LARGEST, FoundFile, found_files
+from mcp_optimizer.config.clients.files import LARGEST, FoundFile, found_files
 from mcp_optimizer.config.clients.importing import ImportOutcome, ImportPlan, WantedServers, planned
 from mcp_optimizer.config.known_clients.table import CLIENTS
 from mcp_optimizer.config.textfiles.kinds import FileKind

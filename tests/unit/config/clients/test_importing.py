@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.config.clients.finding import Machine, file_named
+from mcp_optimizer.config.clients.files import Machine, file_named
 from mcp_optimizer.config.clients.importing import ImportOutcome, WantedServers, beside_stored, planned, with_entries
 from mcp_optimizer.config.known_clients.table import CLIENTS
 from mcp_optimizer.config.serverfile.parser import parse_server_file

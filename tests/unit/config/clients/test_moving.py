@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.config.clients.finding import found_files
+from mcp_optimizer.config.clients.connecting import switched_off
+from mcp_optimizer.config.clients.files import found_files
 from mcp_optimizer.config.clients.importing import WantedServers, planned
-from mcp_optimizer.config.clients.moving import switched_off
 from mcp_optimizer.config.known_clients.program import SwitchOff
 from mcp_optimizer.config.known_clients.table import CLIENTS
 from mcp_optimizer.config.textfiles.editing import CannotEdit

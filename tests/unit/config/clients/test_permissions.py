@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.access.policy.rules import RuleBook
-from mcp_optimizer.config.clients.finding import Machine, found_files
+from mcp_optimizer.access.policy.policy import RuleBook
+from mcp_optimizer.config.clients.files import Machine, found_files
 from mcp_optimizer.config.clients.importing import WantedServers, planned
 from mcp_optimizer.config.clients.permissions import CarriedRules, carried, with_rules
 from mcp_optimizer.config.known_clients.table import CLIENTS
 from mcp_optimizer.config.textfiles.kinds import FileKind
 from mcp_optimizer.config.textfiles.reading import parsed
-from mcp_optimizer.domain.caller import LOCAL
-from mcp_optimizer.domain.decisions import Effect, RiskClass, Rule
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.caller import LOCAL, Effect, Risk, RiskClass, Rule
 from tests.unit.config.clients.golden import made_machine
 
 LAB: dict[str, Any] = {"lab": {"command": "lab-mcp"}, "lab two": {"command": "two-mcp"}}

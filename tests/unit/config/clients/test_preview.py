@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.config.clients.preview import shown_change
+from mcp_optimizer.config.clients.applying import shown_change
 from mcp_optimizer.config.textfiles.kinds import FileKind
 
 HIDDEN = "planted"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.config.clients.finding import found_files
+from mcp_optimizer.config.clients.files import found_files
 from mcp_optimizer.config.known_clients.program import ClientProgram
 from mcp_optimizer.config.known_clients.table import CLIENTS
 from tests.unit.config.clients.golden import made_machine

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.config.packages.bundles import Surroundings, draft_of_manifest
 from mcp_optimizer.config.packages.draft import Draft, InputFormat, entry_of
-from mcp_optimizer.config.packages.manifests import Surroundings, draft_of_manifest
 from mcp_optimizer.errors import ConfigurationError
 
 AROUND = Surroundings(Path("/data/bundles/w-1"), Path("/home/me"), "linux")

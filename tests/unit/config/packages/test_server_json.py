@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.config.packages.draft import Answers, Draft, entry_of
-from mcp_optimizer.config.packages.server_json import BundleAt, draft_of, ways_to_run
+from mcp_optimizer.config.packages.registry import BundleAt, draft_of, ways_to_run
 from mcp_optimizer.errors import ConfigurationError
 
 PROGRAMS = frozenset("npx uvx docker dnx".split())

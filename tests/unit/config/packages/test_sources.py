@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.config.packages.sources import SourceKind, checked_name, source_of, suggested_name
+from mcp_optimizer.config.packages.draft import SourceKind, checked_name, source_of, suggested_name
 from mcp_optimizer.errors import ConfigurationError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.config.packages.commands import Package, PackageKind
-from mcp_optimizer.config.packages.versions import newest_version
+from mcp_optimizer.config.packages.finding import newest_version
 from mcp_optimizer.errors import ConfigurationError
 
 pytestmark = pytest.mark.process

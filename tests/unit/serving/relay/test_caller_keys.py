@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from mcp_types import CLIENT_INFO_META_KEY
 from starlette.requests import Request
 
-from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
-from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
+from mcp_optimizer.domain.caller import ANYONE, LOCAL, LOCAL_PRINCIPAL, Caller, ClientLink, Principal
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.serving.relay.connected import PRINCIPAL_KEY, Clients, Context
 

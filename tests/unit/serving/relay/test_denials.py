@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.serving.relay.wire import A_RULE, record_denial
+from mcp_optimizer.serving.messages import A_RULE, record_denial
 from tests.unit.access.audit.test_recording import ALICE, CALLER, Collected
 from tests.unit.serving.relay.two_servers import TwoServers
 

@@ -15,9 +15,9 @@ from mcp_optimizer.domain.naming import ServerSchemes, public_uris
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import InvalidRequest, ServerUnavailable, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.serving.messages import for_era
 from mcp_optimizer.serving.relay.directory import Directory
 from mcp_optimizer.serving.relay.listings import PROMPTS, RESOURCES, TEMPLATES, page
-from mcp_optimizer.serving.relay.wire import for_era
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.waiting import other_tasks, until
 

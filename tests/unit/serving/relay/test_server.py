@@ -20,7 +20,7 @@ from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY
 from mcp_optimizer.results.metadata import TOOL_META_KEY
-from mcp_optimizer.serving.client_habits import SAVINGS_META_KEY
+from mcp_optimizer.serving.own_tools import SAVINGS_META_KEY
 from mcp_optimizer.serving.relay.connected import passable
 from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.server import build_server

@@ -9,8 +9,8 @@ import pytest
 from mcp import Client
 
 from mcp_optimizer.access.policy.policy import Policy
+from mcp_optimizer.domain.caller import Risk
 from mcp_optimizer.domain.own_tools import OWN_NAMES, OWN_TOOLS, SPLIT_TOOLS
-from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.gateway.permissions import Permissions, Views
 from mcp_optimizer.serving.relay.server import Relay
 from mcp_optimizer.serving.server import ServerOptions, build_server

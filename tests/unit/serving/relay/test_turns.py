@@ -6,10 +6,8 @@ import pytest
 from mcp import MCPError
 from mcp_types import PromptReference
 
-from mcp_optimizer.access.policy.policy import Policy
-from mcp_optimizer.access.policy.rates import Rates
-from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL
+from mcp_optimizer.access.policy.policy import Policy, Rates
+from mcp_optimizer.domain.caller import LOCAL_PRINCIPAL, Caller
 from mcp_optimizer.errors import TooManyCalls
 from mcp_optimizer.gateway.permissions import Permissions, Views
 from tests.unit.access.audit.test_recording import Collected
