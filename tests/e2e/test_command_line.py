@@ -150,6 +150,9 @@ async def test_a_server_that_is_missing_is_not_named_where_another_one_answers(w
     both = write_servers({"one": plain_server("one"), "gone": {"command": "no-such-command-here"}})
     assert "gone" not in (await command("call", "facts", "{}", "--config", both)).err
     assert "gone" not in (await command("tools", "one", "--config", both)).err
+    refused = (await command("call", "refuse", "{}", "--config", both)).err
+    assert "I will not" in refused
+    assert "gone" not in refused
     assert "without server gone" in (await command("call", "no_such_tool", "--config", both)).err
 
 

@@ -99,6 +99,17 @@ async def test_a_report_keeps_the_definitions_that_it_compressed_for_the_next_on
     assert await reported() == (first, made)
 
 
+async def test_doctor_embeds_what_it_starts_so_that_no_search_has_to(world: World, tmp_path: Path) -> None:
+    database = tmp_path / "embedded.db"
+    done = await world.asked("doctor", "--database", str(database), "--encoder", "static")
+    assert done.code == 0
+    with closing(sqlite3.connect(database)) as connection:
+        ((tools,),) = connection.execute("SELECT count(DISTINCT definition_hash) FROM tool").fetchall()
+        ((vectors,),) = connection.execute("SELECT count(*) FROM definition_vector").fetchall()
+    # The tools of both servers are the same, and each is embedded with the name of its own.
+    assert vectors >= tools > 0
+
+
 async def test_a_call_starts_the_one_server_that_it_needs(world: World) -> None:
     await world.asked("tools")
     assert (await world.asked("call", "one__picture")).code == 0

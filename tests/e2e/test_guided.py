@@ -85,6 +85,29 @@ def test_a_new_user_is_led_to_a_connected_client(tmp_path: Path) -> None:
     assert list(json.loads(file.read_text())["mcpServers"]) == ["mcp-optimizer"]
 
 
+def test_what_is_done_is_not_asked_again(tmp_path: Path) -> None:
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"mcpServers": {"one": plain_server("one")}}))
+    for first in (True, False):
+        terminal = Terminal(tmp_path)
+        try:
+            if first:
+                terminal.until("[y/N]")
+                terminal.type("y\n")
+            shown = terminal.until("Connect Cursor? [y/N]")
+            assert ("Copy them into" in shown) is first
+            terminal.type("y\n")
+            if first:
+                terminal.until("Switch them off in Cursor? [y/N]")
+                terminal.type("y\n")
+            shown = terminal.until("byte for byte")
+            assert ("Switch them off" in shown) is first
+            assert terminal.process.wait(_SECONDS) == 0
+        finally:
+            terminal.close()
+
+
 def test_without_servers_it_says_how_to_get_one(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     try:

@@ -114,6 +114,9 @@ async def checking_optimizer(settings: Settings, running: Collection[str]) -> tu
     listed_at, now = (await stored_starts(settings, specs)).listed_at, time.time()
     works = {name: at for name, at in listed_at.items() if name in running or 0 <= now - at < STARTS_HOLD}
     chosen = [replace(one, start=Start.ON_DEMAND if one.name in works else Start.WITH_THE_GATEWAY) for one in specs]
+    if all(one.name in works for one in specs):
+        # Nothing is new. What is new is embedded here, while servers start, and not at the first search.
+        settings = settings.model_copy(update={"encoder": "none"})
     return Optimizer(chosen, settings, serves=False), works
 
 

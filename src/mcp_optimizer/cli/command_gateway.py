@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from mcp_optimizer.config.settings import Settings
-from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.errors import UnknownTool
 from mcp_optimizer.runtime.lazy import quick_imports
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
 
@@ -215,7 +215,7 @@ async def _answered(
     async with beginning as optimizer:
         try:
             return await optimizer.answers().answer(request)
-        except OptimizerError:
+        except UnknownTool:
             if names_missing:
                 from mcp_optimizer.app.control.command_facts import missing_facts
 

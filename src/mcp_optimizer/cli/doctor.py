@@ -314,7 +314,6 @@ async def _checked(inquiry: Inquiry, names: list[str]) -> tuple[Optimizer, Mappi
             "restart_pause": 3_600.0,
             "restart_pause_max": 3_600.0,
             "wait": inquiry.settings.start_timeout + 10,
-            "encoder": "none",
             **({"servers": ",".join(names)} if names else {}),
         }
     )

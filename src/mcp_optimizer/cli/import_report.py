@@ -65,6 +65,8 @@ def report(
         )
     for problem in problems:
         _say(out, problem)
+    if not plan.taken:
+        return
     if choices.dry_run:
         say_next("mcp-optimizer import   (the same without --dry-run)")
     else:

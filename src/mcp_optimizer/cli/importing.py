@@ -132,6 +132,15 @@ async def _import(settings: Settings, source: str, choices: ImportChoices, *, al
         raise typer.Exit(1)
 
 
+def plan_of_all(settings: Settings) -> ImportPlan:
+    """What importing from all clients would do now."""
+    from mcp_optimizer.config.clients.importing import WantedServers, planned
+
+    machine, target = this_machine(), _server_file(settings.server_file)
+    files = [file for file in _files("", machine) if not _is_same_file(file.place.path, target.path)]
+    return planned(files, target.entries, machine, WantedServers())
+
+
 def _is_same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)

@@ -96,8 +96,13 @@ _KNOWN_WORDS = (
 )
 """Messages that many servers print before they end, and what helps."""
 
-_OF_PROGRAMS = ("NPM_CONFIG_", "NODE_", "UV_", "PIP_", "DOCKER_", "PYTHON", "JAVA_", "DENO_", "BUN_")
-"""Prefixes of variables that change how servers are fetched and run, whatever the server."""
+_OF_PROGRAMS = (
+    (("npx", "npm", "node", "pnpm", "bunx", "bun", "deno"), ("NPM_CONFIG_", "NODE_", "DENO_", "BUN_")),
+    (("uvx", "uv", "pip", "python"), ("UV_", "PIP_", "PYTHON")),
+    (("docker", "podman"), ("DOCKER_",)),
+    (("java",), ("JAVA_",)),
+)
+"""Beginnings of programs' names, and prefixes of the variables that change how these fetch and run servers."""
 _MOST_NAMED = 6
 _SILENT = (
     "It starts, but does not speak MCP in time. Run its command in a terminal: it may wait for input or a login. "
@@ -119,6 +124,13 @@ def advise(state: UpstreamState, environment: Mapping[str, str] = os.environ) ->
     return f"{advice} {about}" if advice and (about := _about_withheld(state, environment)) else advice
 
 
+def _prefixes(command: str) -> tuple[str, ...]:
+    """Prefixes of variables that matter to a command: all of them, if it is none of the known programs."""
+    program = PurePath(command).name.lower()
+    of_it = next((prefixes for names, prefixes in _OF_PROGRAMS if program.startswith(names)), None)
+    return of_it or tuple(prefix for _, prefixes in _OF_PROGRAMS for prefix in prefixes)
+
+
 def _about_withheld(state: UpstreamState, environment: Mapping[str, str]) -> str:
     """Names variables, never values, that this shell has and the server does not get from us."""
     spec = state.spec
@@ -130,7 +142,8 @@ def _about_withheld(state: UpstreamState, environment: Mapping[str, str]) -> str
 
     mentioned = set(re.findall(_VARIABLE, state.reason))
     missing = set(environment) - set(child_environment(spec.env, environment)) - {DEPTH_VARIABLE}
-    withheld = sorted(name for name in missing if name in mentioned or name.upper().startswith(_OF_PROGRAMS))
+    prefixes = _prefixes(spec.command)
+    withheld = sorted(name for name in missing if name in mentioned or name.upper().startswith(prefixes))
     if not withheld:
         return ""
     names = listed(withheld, _MOST_NAMED)

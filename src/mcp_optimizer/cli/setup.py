@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,6 +48,7 @@ class Guide:
 
     def lead(self) -> None:
         """All steps, as far as the user goes along."""
+        from mcp_optimizer.cli.importing import plan_of_all
         from mcp_optimizer.config.clients.files import found_files
 
         settings = load_settings({})
@@ -57,10 +58,9 @@ class Guide:
             self._do("import", "--dry-run")
         else:
             self._say("No files of known clients were found here.")
-        imported: set[str] = set()
-        if found and self._agreed(f"Copy them into {settings.server_file}? Your clients' files stay as they are."):
+        copy = f"Copy them into {settings.server_file}? Your clients' files stay as they are."
+        if found and plan_of_all(settings).taken and self._agreed(copy):
             self._do("import")
-            imported = {file.client.name for file in found}
         if not settings.server_file.exists():
             self._say("There are no servers yet. Add one, then come back:  mcp-optimizer add npm:PACKAGE")
             self._say("Or see what this does, with servers of its own:     mcp-optimizer demo")
@@ -68,17 +68,20 @@ class Guide:
         self._title(2, "Does each server start, and what does it cost? (The first start of some takes a minute.)")
         self._do("doctor")
         self._title(3, "Put the gateway into your clients")
-        self._connect(imported)
+        self._connect(settings)
         self._title(_STEPS, "Done")
         for command, argument, what in _LATER:
             self._say(f"  {f'mcp-optimizer {command} {argument}'.strip():<34} {what}")
 
-    def _connect(self, imported: Collection[str]) -> None:
-        """`imported`: clients whose servers are behind the gateway now."""
+    def _connect(self, settings: Settings) -> None:
+        from mcp_optimizer.cli.importing import plan_of_all
         from mcp_optimizer.config.clients.connecting import is_installed
+        from mcp_optimizer.config.clients.importing import ImportOutcome
         from mcp_optimizer.config.known_clients.table import CLIENTS
 
         machine = this_machine()
+        entries = plan_of_all(settings).entries
+        twice = {one.file.client.name for one in entries if one.is_there and one.outcome is ImportOutcome.SKIPPED}
         installed = [client for client in CLIENTS.values() if is_installed(client, machine)]
         if not installed:
             self._say("No MCP client was found here. When there is one:  mcp-optimizer connect CLIENT")
@@ -87,7 +90,7 @@ class Guide:
         for client in installed:
             if self._agreed(f"Connect {client.title}?"):
                 self._do("connect", client.name, "--yes")
-                if client.name in imported and self._agreed(f"{_TWICE} Switch them off in {client.title}?"):
+                if client.name in twice and self._agreed(f"{_TWICE} Switch them off in {client.title}?"):
                     self._do("import", client.name, "--move", "--yes")
 
     def _title(self, number: int, text: str) -> None:

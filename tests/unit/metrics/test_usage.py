@@ -94,7 +94,8 @@ def test_where_listing_all_tools_is_cheaper_than_searching_them_the_advice_says_
     told = make_usage([event(EventKind.FIND, 1, tokens=200)], small, Assumptions(own_tokens=346)).advice
     assert told[0] == (
         "Listing all 1 tool costs 300 tokens, and searching them 546 (our own tools 346, a reply about 200): "
-        "register them directly with --profile full, or pass them through with --mode transparent."
+        "register them directly with --profile full, or pass them through with --mode transparent. That saves 246 "
+        "tokens and a request in each conversation."
     )
     assert not any("Listing all" in line for line in usage(event(EventKind.FIND, 1)).advice)
 
@@ -132,7 +133,8 @@ def test_two_processes_are_two_conversations() -> None:
 
 def test_advice_pins_what_most_conversations_use() -> None:
     calls = [event(EventKind.CALL, n, "create_issue", session=str(n)) for n in range(6)]
-    assert any("--pinned-tools create_issue" in line for line in usage(*calls).advice)
+    (pinned,) = (line for line in usage(*calls).advice if "--pinned-tools create_issue" in line)
+    assert "That saves a search, a request of its own whose reply is about" in pinned
 
 
 def test_before_anything_was_called_only_weights_are_judged() -> None:

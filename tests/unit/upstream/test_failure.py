@@ -72,6 +72,22 @@ def test_what_a_server_would_have_in_this_shell_and_does_not_get_is_named_withou
 
 
 @pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("npx", "npm_config_registry"),
+        ("/usr/bin/uvx", "PIP_INDEX_URL"),
+        ("python3.12", "PIP_INDEX_URL"),
+        ("files-server", "PIP_INDEX_URL, npm_config_registry"),
+    ],
+)
+def test_only_variables_of_the_program_that_runs_a_server_are_named(command: str, named: str) -> None:
+    shell = {"PATH": "/bin", "PIP_INDEX_URL": "https://x", "npm_config_registry": "https://y"}
+    spec = ServerSpec("files", Transport.STDIO, command=command)
+    failed = UpstreamState(spec, ServerStatus.FAILED, reason="it exited with code 1", failure=FailureKind.EXITED)
+    assert f"Your shell has {named}, which" in advise(failed, shell)
+
+
+@pytest.mark.parametrize(
     "location",
     [
         "http://127.0.0.1:8765/servers",

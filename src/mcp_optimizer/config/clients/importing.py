@@ -377,12 +377,13 @@ def _planned(
     if is_of_folder and (own := [name for name in secrets_used(found.entry) if not name.startswith("input:")]):
         reason = f"the folder says where your secret {min(own)!r} goes; if that is right, add the server yourself"
         return replace(plan, outcome=ImportOutcome.REFUSED, reason=reason, notes=())
+    same = next((name for name, entry in there.items() if is_same(found.entry, entry)), None)
     if is_off and not wanted.servers:
-        reason = "it is switched off; name it with --servers to take it over"
+        reason = "it is there already" if same else "it is switched off; name it with --servers to take it over"
         return replace(plan, outcome=ImportOutcome.SKIPPED, reason=reason, notes=())
     if problem := found.refused or _problem_of_name(listed.name):
         return replace(plan, outcome=ImportOutcome.REFUSED, reason=problem)
-    if same := next((name for name, entry in there.items() if is_same(found.entry, entry)), None):
+    if same:
         reason = "it is there already" if same == listed.name else f"it is there already, as {same!r}"
         return replace(plan, outcome=ImportOutcome.SKIPPED, name=same, reason=reason, notes=(), is_there=True)
     name = _free_name(listed.name, file.client.name, there)
