@@ -28,6 +28,7 @@ from mcp.shared.inbound import (
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_MODERN_VERSION
 
+from mcp_optimizer.serving.dispatcher import CallChain
 from mcp_optimizer.serving.messages import CALL
 from mcp_optimizer.serving.relay.head import Fields
 
@@ -55,6 +56,7 @@ class ModernClients:
         self._lifespan = lifespan
         self._outbound = outbound
         self._schema_of = server.get_tool_input_schema
+        self._calls = CallChain(server, lifespan)
         self._known = lru_cache(maxsize=_KNOWN)(self._read)
         self._last: tuple[_Said, Runner] | None = None
         """The last call's combination as parsed: comparing it is quicker than serializing it."""
@@ -64,7 +66,7 @@ class ModernClients:
         self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """The result of a request on a pipe. Raises what the SDK raises."""
-        return await self._right(method, params or {}, None).on_request(context, method, params)
+        return await self._answered(self._right(method, params or {}, None), context, method, params)
 
     def over_http(self, fields: Fields) -> OnRequest:
         """The handler for a request with these header fields."""
@@ -72,9 +74,20 @@ class ModernClients:
         def answer(
             context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
         ) -> Awaitable[dict[str, Any]]:
-            return self._right(method, params or {}, fields).on_request(context, method, params)
+            return self._answered(self._right(method, params or {}, fields), context, method, params)
 
         return answer
+
+    def _answered(
+        self,
+        runner: Runner,
+        context: DispatchContext[TransportContext],
+        method: str,
+        params: Mapping[str, Any] | None,
+    ) -> Awaitable[dict[str, Any]]:
+        if method == CALL and params is not None:
+            return self._calls.answer(runner.connection, context, params)
+        return runner.on_request(context, method, params)
 
     async def notified(
         self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None

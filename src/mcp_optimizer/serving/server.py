@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
@@ -46,11 +46,12 @@ from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.signposts import Signposts
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.results.metadata import TOOL_META_KEY
+from mcp_optimizer.serving.dispatcher import InOrder
 from mcp_optimizer.serving.extensions.announcing import GREETINGS, Extensions
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.messages import CALL, as_mcp_error, as_tool_result, for_era
 from mcp_optimizer.serving.own_tools import OwnTool, OwnTools, dialect_for, for_reader
-from mcp_optimizer.serving.relay.connected import Context, Middleware, client_name, is_http
+from mcp_optimizer.serving.relay.connected import Context, client_name, is_http
 from mcp_optimizer.serving.relay.listings import page
 from mcp_optimizer.serving.relay.server import REGISTERED, Relay
 from mcp_optimizer.serving.tracing import WhenTraced
@@ -132,7 +133,7 @@ def build_server(
     answers = _Answers(gateway, server, options, refresher, relay, accounts, own, signposts)
     known = extensions or Extensions((), dict, _nothing, relay.clients.caller)
     server.middleware[:] = [
-        _InOrder(
+        InOrder(
             # The SDK's own middlewares create spans.
             *map(WhenTraced, server.middleware),
             gate.check,
@@ -142,18 +143,6 @@ def build_server(
         )
     ]
     return server
-
-
-class _InOrder:
-    """Several middlewares as one, because the SDK puts a function of its own around each, for every message."""
-
-    def __init__(self, *outermost_first: Middleware) -> None:
-        self.innermost_first = outermost_first[::-1]
-
-    def __call__(self, ctx: Context, call_next: CallNext) -> Coroutine[Any, Any, HandlerResult]:
-        for middleware in self.innermost_first:
-            call_next = partial(middleware, call_next=call_next)
-        return cast("Coroutine[Any, Any, HandlerResult]", call_next(ctx))
 
 
 def _nothing(_caller: Caller, _server: str) -> bool:

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.runner import ServerRunner
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import LOG_LEVEL_META_KEY, ErrorData
 
+from mcp_optimizer.serving.dispatcher import CallChain, RequestContext
 from mcp_optimizer.serving.messages import CALL
 from mcp_optimizer.serving.modern_clients import ModernClients, SchemaOf
 from mcp_optimizer.serving.relay.head import Fields
@@ -90,3 +95,69 @@ def test_a_client_that_says_very_much_is_answered_and_not_remembered() -> None:
     assert first is not None
     assert second is not None
     assert first is not second
+
+
+class Way:
+    """A client that is sent nothing."""
+
+    def tell(self, message: Any) -> None:
+        raise AssertionError(message)
+
+    async def drained(self) -> None:
+        """There is always room."""
+
+
+class Seen:
+    """A middleware that keeps what it is asked and answers with what it is given."""
+
+    def __init__(self, result: Any) -> None:
+        self.contexts: list[ServerRequestContext[Any, Any]] = []
+        self._result = result
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        del call_next
+        self.contexts.append(ctx)
+        answer: HandlerResult = self._result
+        return answer
+
+
+def seen_by(result: Any) -> tuple[Seen, Server[Any]]:
+    seen, server = Seen(result), Server[Any]("test", version="1")
+    server.middleware.append(seen)
+    return seen, server
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        params(text="a"),
+        {"name": "echo"},
+        {"name": "echo", "_meta": None},
+        {"name": "echo", "_meta": [1]},
+        with_meta(progressToken="t"),
+        with_meta(progressToken=[]),
+        with_meta(progress_token="t"),
+        with_meta(**{LOG_LEVEL_META_KEY: "error", "more": {"deep": [1]}}),
+        with_meta(**{LOG_LEVEL_META_KEY: "loud"}),
+    ],
+    ids=str,
+)
+async def test_a_call_reaches_the_middlewares_as_the_sdk_would_pass_it_on(asked: dict[str, Any]) -> None:
+    seen, server = seen_by({"content": []})
+    connection = Connection.from_envelope(MODERN, None, None)
+    for number in (1, None):
+        context = RequestContext(number, asked, Way(), None, ServerMessageMetadata(request_context=seen))
+        own = await CallChain(server, seen).answer(connection, context, asked)
+        assert own == await ServerRunner(server, connection, seen).on_request(context, CALL, asked) == {"content": []}
+        ours, theirs = seen.contexts[-2:]
+        assert {**vars(ours), "session": vars(ours.session)} == {**vars(theirs), "session": vars(theirs.session)}
+
+
+async def test_an_error_that_a_middleware_answers_with_is_raised_and_its_result_stays_its_own() -> None:
+    connection, context = Connection.from_envelope(MODERN, None, None), RequestContext(1, params(), Way())
+    _, refusing = seen_by(ErrorData(code=-32000, message="no"))
+    with pytest.raises(MCPError, match="no"):
+        await CallChain(refusing, {}).answer(connection, context, params())
+    kept: dict[str, Any] = {"content": []}
+    _, server = seen_by(kept)
+    assert await CallChain(server, {}).answer(connection, context, params()) is not kept
