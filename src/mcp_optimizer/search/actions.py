@@ -108,6 +108,7 @@ def asks_to_destroy(words: list[str]) -> bool:
     return any(is_one_of(word, _ASKS_TO_DESTROY) for word in words)
 
 
+@lru_cache(maxsize=10_000)
 def is_one_of(word: str, known: frozenset[str]) -> bool:
     """Whether a word, in any of its forms, is one of these."""
     return any(form in known for form in _forms(word))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 
 import Stemmer
@@ -21,6 +22,9 @@ _LOWER = "".join(letter for letter in _LATIN if not letter.isupper())
 # HTTPServer -> HTTP Server; createIssue2 -> create Issue 2; runs of letters in other scripts stay whole.
 _PIECE = regex(rf"[{_UPPER}]+(?=[{_UPPER}][{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|[{_UPPER}]+|\d+|[^\W\d_{_UPPER}{_LOWER}]+")
 _IDEOGRAPHS = regex(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+_SHORT = 500
+"""Characters of a text up to which its pieces are remembered."""
 
 STOP_WORDS = frozenset(
     "a an and any are as at be been but by can could did do does for from had has have how i if in into is it its "
@@ -46,8 +50,14 @@ def _terms_of(piece: str) -> tuple[str, ...]:
     return tuple(_stemmers.english.stemWord(word) for word in _split(piece) if word not in STOP_WORDS)
 
 
-def _pieces(text: str) -> list[str]:
-    return _PIECE.findall(_composed(text))
+def _pieces(text: str) -> Sequence[str]:
+    return _pieces_of_short(text) if len(text) <= _SHORT else _PIECE.findall(_composed(text))
+
+
+@lru_cache(maxsize=64)
+def _pieces_of_short(text: str) -> tuple[str, ...]:
+    """Remembered for some texts: a search asks several times for its request."""
+    return tuple(_PIECE.findall(_composed(text)))
 
 
 def _composed(text: str) -> str:
