@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import Postgres, find_programs, running_postgres
-from tests.trying import QUICK, SOME, spread_out
+from tests.trying import QUICK, SOME, USUAL, spread_out
 from tests.warm import warm
 
 ROOT = Path(__file__).parent.parent
@@ -92,14 +92,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if "postgres" in getattr(item, "fixturenames", ()) or parameters.get("place") == "postgresql":
             item.add_marker("process")
-        if item.get_closest_marker("cases_in_check"):
+        if parameters and not item.get_closest_marker("process"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for found in cases.values():
-        marker = found[0].get_closest_marker("cases_in_check")
-        stay = spread_out(found, marker.args[0] if marker else len(found))
+        stay = {id(item) for item in spread_out(found, _cases_in_check(found[0]))}
         for item in found:
-            if item not in stay:
+            if id(item) not in stay:
                 item.add_marker("slow")
+
+
+def _cases_in_check(item: pytest.Item) -> int:
+    if marker := item.get_closest_marker("cases_in_check"):
+        count: int = marker.args[0]
+        return count
+    return USUAL if "unit" in item.path.parts else sys.maxsize
 
 
 @pytest.fixture(scope="session")
@@ -119,9 +125,13 @@ def _own_folders(_folders: Iterator[Path]) -> Iterator[Path]:
     # Most tests look at one gateway and its servers. Those of shared ones take this back.
     os.environ["MCP_OPTIMIZER_SHARED"] = "0"
     # The paths above are too long for sockets.
-    with tempfile.TemporaryDirectory(prefix="mcpo-") as runtime:
-        os.environ["XDG_RUNTIME_DIR"] = runtime
-        yield folder
+    runtime = tempfile.mkdtemp(prefix="mcpo-")
+    os.environ["XDG_RUNTIME_DIR"] = runtime
+    yield folder
+    try:
+        os.rmdir(runtime)
+    except OSError:
+        shutil.rmtree(runtime, ignore_errors=True)
     for name in os.environ.keys() - before.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})

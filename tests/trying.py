@@ -9,7 +9,7 @@ from hypothesis import settings
 
 Case = TypeVar("Case")
 
-QUICK = 10
+QUICK = 5
 """In `make check`, any of them."""
 
 SOME = 40
@@ -18,6 +18,10 @@ SOME = 40
 
 def at_most(cases: int) -> int:
     return min(cases, QUICK) if settings.get_current_profile_name() == "quick" else cases
+
+
+USUAL = 8
+"""Of the cases of a unit test, unless `cases_in_check` says another number."""
 
 
 def spread_out(cases: Sequence[Case], count: int) -> list[Case]:

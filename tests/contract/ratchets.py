@@ -27,6 +27,7 @@ PUBLIC = frozenset({"_exit", "_replace", "_asdict", "_fields", "_mapping"})
 """Members with an underscore that their libraries document: of `os`, of named tuples, of SQLAlchemy's rows."""
 
 SLEEPS = frozenset({"asyncio.sleep", "time.sleep", "anyio.sleep"})
+_LAST_NAMES = {name.rpartition(".")[2] for name in SLEEPS}
 
 _SUPPRESSION = re.compile(r"#\s*(noqa|type: ignore|pragma: no cover)(?:: ?([A-Z0-9, ]+)|\[([\w, -]+)\])?")
 
@@ -110,7 +111,8 @@ def sleeps() -> Counts:
 def _is_sleep(call: ast.Call) -> bool:
     """Whether this call takes time: `sleep(0)` only lets others have their turn."""
     is_turn = len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
-    return ast.unparse(call.func) in SLEEPS and not is_turn
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return last in _LAST_NAMES and ast.unparse(call.func) in SLEEPS and not is_turn
 
 
 MEASURES = {

@@ -128,12 +128,16 @@ def value_of(name: str) -> Any:
 @cache
 def members(kind: type) -> set[str]:
     """What a class and its bases define, or use on `self`."""
-    found: set[str] = set()
-    for base in kind.__mro__[:-1]:
-        found |= vars(base).keys()
-        with contextlib.suppress(TypeError, OSError):
-            found |= set(re.findall(r"self\.(\w+)", inspect.getsource(base)))
+    found = {name for base in kind.__mro__[:-1] for name in members_of_one(base)}
     return {name for name in found if not name.startswith("__")}
+
+
+@cache
+def members_of_one(kind: type) -> set[str]:
+    found = {*vars(kind)}
+    with contextlib.suppress(TypeError, OSError):
+        found |= set(re.findall(r"self\.(\w+)", inspect.getsource(kind)))
+    return found
 
 
 def foreign_bases(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.ClassDef, type]]:

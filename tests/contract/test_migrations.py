@@ -98,6 +98,7 @@ def with_later(folder: Path, *changes: str) -> Path:
     return copied
 
 
+@pytest.mark.cases_in_check(1)
 @pytest.mark.parametrize(
     ("changes", "found"),
     [

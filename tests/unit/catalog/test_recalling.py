@@ -221,6 +221,7 @@ async def questions_at_a_warm_start(path: Path, servers: Sequence[str]) -> int:
     return asked
 
 
+@pytest.mark.slow
 async def test_many_servers_are_read_from_the_database_together(tmp_path: Path) -> None:
     one = await questions_at_a_warm_start(tmp_path / "one.db", ["a"])
     assert await questions_at_a_warm_start(tmp_path / "many.db", ["a", "b", "c", "d", "e"]) == one

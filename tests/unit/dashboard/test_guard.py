@@ -372,6 +372,7 @@ async def test_while_keys_cannot_be_verified_nobody_is_let_in(place: Path) -> No
         assert (await client.get("/metrics", headers=bearer("a-token-of-tests"))).status_code == 200
 
 
+@pytest.mark.slow
 async def test_the_stream_of_events_ends_when_its_viewer_signs_out(place: Path) -> None:
     async with gateway(place) as world, world.browser(Role.SEE) as client:
         seen: asyncio.Queue[bytes] = asyncio.Queue()

@@ -155,6 +155,7 @@ async def test_a_key_is_revoked_by_its_id_whatever_has_its_name_now(place: Path)
     assert [(entry.method, entry.tool) for entry in await world.audited()] == [("key/revoke", "see-key")]
 
 
+@pytest.mark.slow
 async def test_issuers_are_shown_without_their_secrets_and_callers_with_what_they_did(place: Path) -> None:
     await happened(place, act(caller="key:a"), act(1, caller="key:a", decision="deny"), act(2, caller=""))
     issuer = {"name": "corp", "issuer": "https://id.example", "client_secret": "s3cret", "required_scopes": ["mcp:use"]}

@@ -243,6 +243,7 @@ def test_what_a_form_shows_of_valid_arguments_makes_the_same_arguments_again(
     assert jsonschema_rs.validator_for(schema).is_valid(made)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(schemas_and_arguments(), st.lists(st.text(max_size=10), min_size=5, max_size=5))
 def test_whatever_is_entered_makes_arguments_or_says_which_field_is_wrong(

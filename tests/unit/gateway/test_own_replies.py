@@ -222,6 +222,7 @@ async def test_a_page_of_long_names_ends_where_the_reply_is_full_and_the_next_be
         assert names == [alias("s" * 200, tool.name) for tool in tools]
 
 
+@pytest.mark.slow
 async def test_thousands_of_servers_that_are_down_are_counted_not_named() -> None:
     servers = [down(f"server-{number:04}") for number in range(2_000)]
     async with served(running("s", mcp_tool("pick_thing")), *servers) as opened:

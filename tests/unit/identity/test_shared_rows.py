@@ -136,6 +136,7 @@ async def exchanging(
         await asyncio.gather(*(one.close() for one in every))
 
 
+@pytest.mark.slow
 async def test_one_gateway_exchanges_a_token_for_all_and_no_caller_gets_what_another_did(place: Path | str) -> None:
     provider = Counting()
     async with gateways(place) as rows, exchanging(rows, provider) as of:

@@ -31,6 +31,7 @@ def test_the_example_values_of_a_parameter_are_not_what_a_tool_is_for(descriptio
     assert words_of(description) == searched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["(e.g." * 200_000, "e.g. " * 200_000, "(like " + "x" * 1_000_000])
 def test_examples_without_an_end_are_read_in_time(text: str) -> None:
     begun = perf_counter()

@@ -304,6 +304,7 @@ def rankings(draw: st.DrawFn) -> tuple[list[Document], Floats, str, Any, Regime,
     return documents, whole, query, allowed, numbers, draw(st.integers(1, 40))
 
 
+@pytest.mark.slow
 @settings(max_examples=at_most(80), deadline=None)
 @given(case=rankings())
 def test_only_allowed_tools_are_ranked_best_first_and_the_same_every_time(

@@ -155,6 +155,7 @@ async def test_a_client_that_offers_another_protocol_is_answered_in_this_one(pro
     assert answered.endswith(b"\r\n\r\nsecond")
 
 
+@pytest.mark.slow
 async def test_a_flood_of_offers_in_one_piece_is_read_one_after_the_other() -> None:
     count = 2_000
     async with served(Echo(), Limits()) as port:

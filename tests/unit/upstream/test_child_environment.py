@@ -61,6 +61,7 @@ def test_a_shell_function_dressed_as_a_variable_is_not_passed_on() -> None:
     assert child_environment({}, {"TERM": "() { :; }; echo hacked", "HOME": "/home/ada"}) == {"HOME": "/home/ada"}
 
 
+@pytest.mark.slow
 @given(
     ours=st.dictionaries(st.text().map(lambda name: f"OUR_{name}"), st.text()),
     configured=st.dictionaries(st.text(min_size=1), st.text()),

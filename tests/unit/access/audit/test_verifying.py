@@ -85,6 +85,7 @@ def test_what_was_put_aside_and_deleted_is_not_missed(tmp_path: Path, files: int
     assert verify(rotated(tmp_path / "audit.jsonl", files), is_complete=False).problems == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(4))
 def test_lines_deleted_around_a_restart_are_missed_in_every_file(tmp_path: Path, place: int) -> None:
     kept = rotated(tmp_path / "audit.jsonl")

@@ -97,6 +97,7 @@ async def test_keys_of_another_shape_open_nothing(keys: Any) -> None:
         await issuer.verifier().principal(token(), RESOURCE)
 
 
+@pytest.mark.slow
 async def test_a_list_of_keys_without_an_end_is_not_read_to_it() -> None:
     issuer = IssuerWeb()
     issuer.said = endless

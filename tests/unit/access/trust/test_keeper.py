@@ -238,6 +238,7 @@ async def test_what_was_approved_elsewhere_is_found_at_once_if_it_was_announced(
     await database.close()
 
 
+@pytest.mark.slow
 async def test_several_listings_at_once_leave_what_the_last_one_says(database: Database) -> None:
     kept = keeper(StoredPins(database))
     await kept.admit(running("far", READ))

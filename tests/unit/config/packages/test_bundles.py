@@ -101,6 +101,7 @@ def test_a_file_inside_of_a_file_is_refused(tmp_path: Path) -> None:
         read_bundle(zipped(tmp_path / "w.mcpb", {"A": "x", "a/b": "y"}))
 
 
+@pytest.mark.slow
 def test_a_bundle_that_unpacks_to_far_more_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="too much"):
         read_bundle(zipped(tmp_path / "w.mcpb", {"zeros": b"\0" * 20_000_000}))

@@ -28,6 +28,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(lam
 NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,10}", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(
     st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True),
     TEXT.filter(bool),

@@ -84,6 +84,7 @@ def test_any_value_can_be_replaced_or_removed_and_the_others_stay(kind: FileKind
         assert {key: item for key, item in changed.items() if key != path[0]} == others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(FileKind))
 @settings(deadline=None)
 @given(text=st.text(alphabet="{}[]\":,/*#\n\r\t -|>&*!ab1=.'\\\ufeff", max_size=40), path=paths(), value=values())
