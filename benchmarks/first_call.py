@@ -5,6 +5,7 @@
 FILE is a server file whose servers this gateway has listed before (it is done once at the beginning). Each round starts
 a new gateway, waits until it is at rest, makes the first call and another one, and starts the server directly: its
 handshake and the same call. Prints medians, and the processor time that the gateway itself took for the first call.
+With --find REQUEST, each round searches before the first call, as a model does.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from benchmarks.working_day import Client
 
 REST = 14.0
 """Seconds after its first list at which a gateway has given back what only its start needed."""
+THOUGHT = 3.0
+"""Seconds that a model takes between a search and its call."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,16 @@ def timed(gateway: Client, call: dict[str, Any]) -> float:
     return (time.perf_counter() - began) * 1e3
 
 
-def through(command: list[str], call: dict[str, Any], environment: dict[str, str]) -> tuple[float, float, float]:
+def through(
+    command: list[str], call: dict[str, Any], environment: dict[str, str], request: str = ""
+) -> tuple[float, float, float]:
     """The first call, the next one, and the gateway's processor time during the first."""
     with client(command, environment) as gateway:
         gateway.ask("tools/list", {})
         time.sleep(REST)
+        if request:
+            check(gateway.ask("tools/call", {"name": "find_tool", "arguments": {"tool_description": request}}))
+            time.sleep(THOUGHT)
         before = processor_ms(gateway.process)
         first = timed(gateway, call)
         return first, timed(gateway, call), processor_ms(gateway.process) - before
@@ -88,6 +96,7 @@ def main() -> None:
     asked.add_argument("--config", type=Path, required=True)
     asked.add_argument("--rounds", type=int, default=10)
     asked.add_argument("--program", default=f"{sys.executable} -m mcp_optimizer_gateway serve --alone")
+    asked.add_argument("--find", default="", metavar="REQUEST")
     asked.add_argument("server")
     asked.add_argument("tool")
     asked.add_argument("arguments", type=json.loads)
@@ -102,7 +111,10 @@ def main() -> None:
             timed(gateway, call)
             time.sleep(2)
         rounds = [
-            Round(direct(entry, given.tool, given.arguments, environment), *through(command, call, environment))
+            Round(
+                direct(entry, given.tool, given.arguments, environment),
+                *through(command, call, environment, given.find),
+            )
             for _ in range(given.rounds)
         ]
     for name in ("direct", "first", "next", "processor"):
