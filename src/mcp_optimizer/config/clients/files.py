@@ -152,7 +152,6 @@ def _written_by(document: Mapping[str, Any], kind: FileKind) -> tuple[ClientProg
 
 
 # The entries in a client's file: where they are, which are switched off elsewhere in it, and whose project they are.
-#
 
 MOST_SERVERS = 500
 """Maximum servers read from one part of a file."""
