@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from mcp_optimizer.config.known_clients.table import CLIENTS, HABITS
+from mcp_optimizer.config.known_clients.habits import HABITS
+from mcp_optimizer.config.known_clients.table import CLIENTS
 from tests.contract import sources
 from tests.contract.sources import PACKAGE, nodes_of
 

@@ -37,3 +37,12 @@ def test_asking_for_help_loads_none_of_the_heavy_parts() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_answers_a_client_first_loads_nothing_about_the_files_of_clients() -> None:
+    script = (
+        "import sys; from mcp_optimizer.cli import first_answers; "
+        "print(sorted(name for name in sys.modules if '.known_clients.' in name))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['mcp_optimizer.config.known_clients.habits']"

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.tool_forms import Detail
-from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.known_clients.habits import habits_of
 from mcp_optimizer.domain.client_habits import ResultRoom
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.gateway.found_tools import FoundTools

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from mcp_optimizer import __version__
-from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.known_clients.habits import habits_of
 from mcp_optimizer.config.settings import Settings
 from mcp_optimizer.domain.extensions import WHILE_STARTING
 from mcp_optimizer.domain.own_tools import ScriptMode, tools_for

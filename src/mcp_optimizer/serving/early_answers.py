@@ -21,7 +21,7 @@ from typing import Any
 
 import pydantic_core
 
-from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.known_clients.habits import habits_of
 from mcp_optimizer.domain.own_tools import NO_SIGNPOST, Signpost
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks

@@ -13,7 +13,7 @@ import pydantic_core
 
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.known_clients.habits import habits_of
 from mcp_optimizer.domain.caller import Caller, Risk
 from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta
 from mcp_optimizer.domain.extensions import ANSWERS

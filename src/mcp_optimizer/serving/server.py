@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.tool_forms import Detail
 from mcp_optimizer.compression.compress import Dialect
-from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.known_clients.habits import habits_of
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.own_tools import (
     CALLING,

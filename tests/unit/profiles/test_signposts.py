@@ -13,7 +13,7 @@ import pytest
 
 from mcp_optimizer.access.policy.policy import Policy, RuleBook
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.known_clients.habits import habits_of
 from mcp_optimizer.config.settings import Settings, load_settings
 from mcp_optimizer.domain.caller import LOCAL, Caller, Effect, Principal, Rule
 from mcp_optimizer.domain.own_tools import FIND_TOOL, INSTRUCTIONS, NO_SIGNPOST, OWN_TOOLS, Signpost, own_tools

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcp_optimizer import Optimizer, __version__
-from mcp_optimizer.config.known_clients.table import habits_of
+from mcp_optimizer.config.known_clients.habits import habits_of
 from mcp_optimizer.domain.own_tools import Signpost, tools_for
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, FirstRequests, Stage

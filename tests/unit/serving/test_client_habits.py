@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.compression.compress import Dialect, compress
-from mcp_optimizer.config.known_clients.table import HABITS
+from mcp_optimizer.config.known_clients.habits import HABITS
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits
 from mcp_optimizer.domain.own_tools import own_tools

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer import Optimizer, __version__
-from mcp_optimizer.config.known_clients.table import HABITS
+from mcp_optimizer.config.known_clients.habits import HABITS
 from mcp_optimizer.domain.own_tools import Signpost, own_tools
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.serving.early_answers import FirstRequests

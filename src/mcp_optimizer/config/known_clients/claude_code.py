@@ -32,7 +32,6 @@ from mcp_optimizer.config.known_clients.program import (
     plain_name,
 )
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import ClientHabits, LoadMarks, Reads
 
 _FOLDER_VARIABLE = "CLAUDE_CONFIG_DIR"
 
@@ -116,13 +115,4 @@ CLAUDE_CODE = ClientProgram(
     writing=EntryWriting(types=("stdio", "http"), reference="${%s}", switches={"alwaysLoad": True}),
     commands=OwnCommands(_adding, ("claude", "mcp", "remove", "--scope", "user")),
     permissions=PermissionReading(of_file=_of_settings, other_files=_settings_files),
-    says=("claude-code",),
-    habits=ClientHabits(
-        shows_titles=True,
-        asks_by_tool=True,
-        asks_again=False,
-        reads=Reads.STRUCTURE,
-        loads_on_demand=True,
-        load_marks=LoadMarks("anthropic/alwaysLoad", "anthropic/searchHint"),
-    ),
 )

@@ -34,7 +34,6 @@ from mcp_optimizer.config.known_clients.program import (
 )
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import ClientHabits, Reads
 
 
 def _shape(entry: Entry) -> Entry:
@@ -105,6 +104,4 @@ CODEX = ClientProgram(
     # Codex's own command for adding a server writes neither `required` nor the names of variables.
     commands=OwnCommands(removing=("codex", "mcp", "remove")),
     permissions=PermissionReading(_of_entry),
-    says=("codex",),
-    habits=ClientHabits(asks_by_tool=True, reads=Reads.STRUCTURE, conversation_key="threadId", loads_on_demand=True),
 )

@@ -19,7 +19,6 @@ from mcp_optimizer.config.known_clients.entry_spelling import (
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile
 from mcp_optimizer.config.textfiles.checked_values import mapping, text_of
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import ClientHabits, Reads
 from mcp_optimizer.runtime.patterns import regex
 
 _VARIABLE = regex(r"\$\{\{\s*(?:secrets|inputs)\.([\w./-]+)\s*\}\}")
@@ -76,8 +75,4 @@ CONTINUE = ClientProgram(
         left_out={**LEFT_OUT, "faviconUrl": SHOWN, "connectionTimeout": STARTING},
     ),
     writing=EntryWriting(types=("stdio", "streamable-http"), in_list=True),
-    says=("continue",),
-    habits=ClientHabits(
-        asks_by_tool=True, reads=Reads.TEXT, sends_definitions=True, own_prompt=2_300, runs_for_a_conversation=True
-    ),
 )

@@ -19,7 +19,6 @@ from mcp_optimizer.config.known_clients.entry_spelling import (
 )
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, KnownFile, SwitchOff
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry
-from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta
 from mcp_optimizer.runtime.patterns import regex
 
 _VARIABLE = regex(r"\$(?:([A-Za-z_]\w*)|\{(?:env:)?([A-Za-z_]\w*)\})")
@@ -71,17 +70,6 @@ GEMINI = ClientProgram(
     reading=_READING,
     writing=_WRITING,
     commands=OwnCommands(_adding, ("gemini", "mcp", "remove", "--scope", "user")),
-    says=("gemini-cli",),
-    habits=ClientHabits(
-        reads_references=False,
-        asks_by_tool=True,
-        reads=Reads.TEXT,
-        reads_meta=ReadsMeta.OF_ERRORS,
-        added_arguments=frozenset({"wait_for_previous"}),
-        sends_definitions=True,
-        own_prompt=11_000,
-        runs_for_a_conversation=True,
-    ),
 )
 
 QWEN = ClientProgram(
@@ -92,6 +80,4 @@ QWEN = ClientProgram(
     switch_off=SwitchOff.EXCLUDED,
     reading=_READING._replace(left_out={**_READING.left_out, "alwaysLoadTools": SEARCHED}),
     writing=_WRITING._replace(switches={"alwaysLoadTools": True}),
-    says=("qwen-cli",),
-    habits=ClientHabits(asks_by_tool=True, reads=Reads.BOTH, loads_on_demand=True, runs_for_a_conversation=True),
 )

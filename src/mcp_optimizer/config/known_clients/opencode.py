@@ -34,7 +34,6 @@ from mcp_optimizer.config.known_clients.program import (
 )
 from mcp_optimizer.config.textfiles.checked_values import UnusableEntry, texts
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ResultRoom
 from mcp_optimizer.runtime.patterns import regex
 
 _EARLIER = ("mcp",)
@@ -160,14 +159,4 @@ OPENCODE = ClientProgram(
     ),
     writing=EntryWriting(reference="{env:%s}", local=_local, remote=_remote),
     permissions=PermissionReading(of_file=_permissions),
-    says=("opencode",),
-    habits=ClientHabits(
-        asks_by_tool=True,
-        reads=Reads.TEXT,
-        sends_definitions=True,
-        own_prompt=7_300,
-        # It writes a result of 50 kB to a file; of one long line, the model gets only the file's name.
-        room=ResultRoom(whole=10_000, cut=100),
-        runs_for_a_conversation=True,
-    ),
 )

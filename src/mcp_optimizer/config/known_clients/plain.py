@@ -20,7 +20,6 @@ from mcp_optimizer.config.known_clients.program import (
     SwitchOff,
 )
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import ClientHabits, Reads, ReadsMeta, ResultRoom
 
 _STORAGE = "Code/User/globalStorage"
 _AMP = "amp.mcpServers"
@@ -31,8 +30,6 @@ CLAUDE_DESKTOP = ClientProgram(
     (KnownFile(Base.SUPPORT, "Claude/claude_desktop_config.json"),),
     reading=EntryReading(NO_VARIABLES),
     writing=EntryWriting(keeps_variables=True, only_commands=True),
-    says=("claude-ai",),
-    habits=ClientHabits(shows_titles=True, asks_by_tool=True),
 )
 CURSOR = ClientProgram(
     "cursor",
@@ -41,8 +38,6 @@ CURSOR = ClientProgram(
     (".cursor/mcp.json",),
     is_of_project=True,
     writing=EntryWriting(reference="${env:%s}"),
-    says=("cursor",),
-    habits=ClientHabits(reads_references=False, asks_by_tool=True, asks_again=False, reads=Reads.STRUCTURE),
 )
 COPILOT_CLI = ClientProgram(
     "copilot-cli",
@@ -51,8 +46,6 @@ COPILOT_CLI = ClientProgram(
     reading=EntryReading(left_out={**LEFT_OUT, "deferTools": SEARCHED}, in_milliseconds=True),
     writing=EntryWriting(types=("local", "http"), reference="${%s}", switches={"tools": ["*"], "deferTools": "never"}),
     permissions=PermissionReading(chosen_key="tools"),
-    says=("copilot", "github-copilot"),
-    habits=ClientHabits(reads_references=False, asks_by_tool=True, reads=Reads.BOTH, loads_on_demand=True),
 )
 WINDSURF = ClientProgram(
     "windsurf",
@@ -71,8 +64,6 @@ CLINE = ClientProgram(
     ),
     switch_off=SwitchOff.DISABLED,
     writing=EntryWriting(types=("stdio", "streamableHttp")),
-    says=("cline",),
-    habits=ClientHabits(asks_by_tool=True),
 )
 ROO = ClientProgram(
     "roo",
@@ -83,8 +74,6 @@ ROO = ClientProgram(
     switch_off=SwitchOff.DISABLED,
     reading=EntryReading(left_out={**LEFT_OUT, "watchPaths": "servers are not restarted when files change"}),
     writing=EntryWriting(types=("stdio", "streamable-http"), reference="${env:%s}"),
-    says=("roo",),
-    habits=ClientHabits(asks_by_tool=True),
 )
 KIMI = ClientProgram(
     "kimi",
@@ -99,18 +88,6 @@ KIMI = ClientProgram(
         in_milliseconds=True,
     ),
     writing=EntryWriting(types=("stdio", "http"), type_key="transport", bearer_key="bearerTokenEnvVar"),
-    says=("kimi",),
-    habits=ClientHabits(
-        reads_references=False,
-        asks_by_tool=True,
-        reads=Reads.BOTH,
-        reads_meta=ReadsMeta.ALWAYS,
-        sends_definitions=True,
-        own_prompt=20_000,
-        # It cuts each line at 2,000 characters, and JSON is one line.
-        room=ResultRoom(whole=500, cut=500),
-        runs_for_a_conversation=True,
-    ),
 )
 OPENHANDS = ClientProgram(
     "openhands",
@@ -146,15 +123,3 @@ AMP = ClientProgram(
     ),
     writing=EntryWriting(reference="${%s}"),
 )
-
-WITHOUT_FILES = (
-    ClientProgram("claude", "Claude", says=("claude",), habits=ClientHabits(asks_by_tool=True)),
-    ClientProgram("fast-agent", "fast-agent", says=("fast-agent",), habits=ClientHabits(reads=Reads.STRUCTURE)),
-    ClientProgram(
-        "google-adk",
-        "Google ADK",
-        says=("google-adk",),
-        habits=ClientHabits(reads=Reads.BOTH, reads_meta=ReadsMeta.ALWAYS),
-    ),
-)
-"""Programs known only by the names that they send."""

@@ -1,8 +1,6 @@
-"""A client as a value: its names, its files on each system, how it writes and behaves, and what it says about single
-tools.
+"""A client as a value: its names, its files on each system, how it writes, and what it says about single tools.
 
-All code outside this package reads a client through this. Looks at paths, never at the contents of files. All values
-of this package are named tuples: a dataclass takes six times as long to define, and a client on stdio waits for that.
+All code outside this package reads a client's files through this. Looks at paths, never at the contents of files.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import Any, NamedTuple
 
 from mcp_optimizer.config.known_clients.entry_spelling import EntryReading, EntryWriting, OwnCommands
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits
 from mcp_optimizer.runtime.patterns import regex
 
 # Which tools a client refuses, asks about or allows, as its files say it. Values and pure functions.
@@ -194,7 +191,7 @@ class FileSigns(NamedTuple):
 
 
 class ClientProgram(NamedTuple):
-    """A client: its names, its files, its spelling, and its habits."""
+    """A client: its names, its files and its spelling."""
 
     name: str
     title: str
@@ -218,9 +215,6 @@ class ClientProgram(NamedTuple):
     writing: EntryWriting = EntryWriting()
     commands: OwnCommands = OwnCommands()
     permissions: PermissionReading = PermissionReading()
-    says: tuple[str, ...] = ()
-    """Prefixes, in lower case, of the names that it sends when it connects; clients append versions and products."""
-    habits: ClientHabits = UNKNOWN
 
     def __hash__(self) -> int:
         # There is one value for each client; its parts have no hashes.

@@ -15,10 +15,9 @@ from mcp_optimizer.config.known_clients.entry_spelling import (
 )
 from mcp_optimizer.config.known_clients.program import Base, ClientProgram, FileSigns, KnownFile
 from mcp_optimizer.config.textfiles.kinds import FileKind
-from mcp_optimizer.domain.client_habits import ClientHabits, Reads
 
 
-def _code(name: str, title: str, folder: str, program: str, says: tuple[str, ...] = ()) -> ClientProgram:
+def _code(name: str, title: str, folder: str, program: str) -> ClientProgram:
     def adding(name: str, entry: Mapping[str, Any], _gateway: OurGateway) -> list[str]:
         return [program, "--add-mcp", json.dumps({"name": name, **entry})]
 
@@ -43,11 +42,8 @@ def _code(name: str, title: str, folder: str, program: str, says: tuple[str, ...
         ),
         writing=EntryWriting(types=("stdio", "http")),
         commands=OwnCommands(adding),
-        says=says,
-        habits=ClientHabits(shows_titles=True, asks_by_tool=True, reads=Reads.STRUCTURE),
     )
 
 
-VSCODE = _code("vscode", "VS Code", "Code", "code", ("visual studio code",))
-# The name that it sends starts like that of VS Code.
+VSCODE = _code("vscode", "VS Code", "Code", "code")
 INSIDERS = _code("vscode-insiders", "VS Code Insiders", "Code - Insiders", "code-insiders")

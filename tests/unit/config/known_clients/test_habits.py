@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.config.known_clients.table import HABITS, habits_of
+from mcp_optimizer.config.known_clients.habits import HABITS, habits_of
 from mcp_optimizer.domain.client_habits import UNKNOWN, ClientHabits, LoadMarks, Reads, ReadsMeta, ResultRoom
 from tests.conftest import ROOT
 
