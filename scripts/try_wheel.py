@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
-PACKAGE = ROOT / "src" / "mcp_optimizer"
+KEPT = "mcp_optimizer_gateway/_package.py"
+"""The copy that the build adds."""
 
 LIBRARY = """
 import asyncio
@@ -67,9 +68,9 @@ def build() -> Path:
 
 
 def check_contents(wheel: Path) -> None:
-    """Check that the wheel has every file of the package that is under version control, and nothing else."""
-    tracked = run("git", "ls-files", PACKAGE, cwd=ROOT).splitlines()
-    wanted = {str(Path(name).relative_to("src")) for name in tracked}
+    """Check that the wheel has every file of the packages that is under version control, and nothing else."""
+    tracked = run("git", "ls-files", "src", cwd=ROOT).splitlines()
+    wanted = {KEPT, *(str(Path(name).relative_to("src")) for name in tracked)}
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     if missing := wanted - names:
         sys.exit(f"missing in the wheel: {sorted(missing)}")
