@@ -3,7 +3,7 @@
 FROM python:3.12-slim AS build
 WORKDIR /source
 RUN python -m venv --without-pip /app
-COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
+COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE NOTICE ./
 COPY src ./src
 RUN pip --python /app/bin/python install --constraint constraints.txt ".[postgres]"
 
