@@ -91,6 +91,16 @@ class MergedNotices:
             self._pass_on(kind, params)
 
 
+def only_updates(notify: OnNotice) -> OnNotice:
+    """Passes on which resources changed, and drops the rest: what is listed comes from another session."""
+
+    def passed_on(method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/resources/updated":
+            notify(method, params)
+
+    return passed_on
+
+
 _LAST_WORDS = 5.0
 """Seconds for the notifications of a finished request to reach their client before its result is sent."""
 

@@ -36,7 +36,7 @@ from mcp_optimizer.upstream.diagnostics import (
     explained,
     fault_of_ours,
 )
-from mcp_optimizer.upstream.exchanges import MergedNotices, OnNotice, ignore_notice
+from mcp_optimizer.upstream.exchanges import MergedNotices, OnNotice, ignore_notice, only_updates
 from mcp_optimizer.upstream.listing import Listing, log_unusable
 from mcp_optimizer.upstream.monitoring import CheckTrigger, Relisting, RestartPauses, rest_before_restart, until_gone
 from mcp_optimizer.upstream.questions import ParkedCalls, asked_by
@@ -258,7 +258,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
-        noticed = self._notices(lambda: link.key) if self._choice.is_apart else ignore_notice
+        noticed = only_updates(self._notices(lambda: link.key)) if self._choice.is_apart else ignore_notice
         async with self._open(self._diagnostics(), noticed, owner=link) as session:
             with anyio.fail_after(self._options.start_timeout):
                 is_for_state = link.is_modern and self._choice.is_apart

@@ -10,6 +10,7 @@ from typing import Any
 from mcp_optimizer.config.serverfile.spec import ServerSpec, Transport
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.upstream.diagnostics import Diagnostics
+from mcp_optimizer.upstream.exchanges import only_updates
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.session import UpstreamSession
 from mcp_optimizer.upstream.session_choice import OwnSessions
@@ -93,3 +94,11 @@ async def test_sessions_that_are_closing_count_as_long_as_they_are_there() -> No
     await sessions.close()
     assert await sessions.of(Link(), "ada") is not None
     await sessions.close()
+
+
+def test_of_what_a_session_of_one_client_says_only_changed_resources_are_passed_on() -> None:
+    heard: list[str] = []
+    hear = only_updates(lambda method, _params: heard.append(method))
+    for method in ("resources/list_changed", "resources/updated", "tools/list_changed", "prompts/list_changed"):
+        hear(f"notifications/{method}", {"uri": "note:///1"})
+    assert heard == ["notifications/resources/updated"]

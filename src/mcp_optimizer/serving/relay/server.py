@@ -421,8 +421,8 @@ class Relay:
         self.changes.announce("tools")
 
     def on_notice(self, server: str, method: str, params: Mapping[str, Any], key: str = "") -> None:
-        """Handle a notification from a server that is meant for all clients; from a session that belongs to the client
-        with this key, only changed resources are, for that client.
+        """Handle a notification from a server that is meant for all clients; or, if a resource changed in the session
+        that the client with this key has for itself, for that client.
         """
         if method == "notifications/resources/updated":
             if (place := self._subscriptions.changed(server, params, key)) is not None:
